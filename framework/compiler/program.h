@@ -87,7 +87,7 @@ const OpDef& JoinedOp();
 inline constexpr int kMaxJoined = 256;
 // The nodes of a JoinedOp(), with the inputs that they had.
 std::vector<ProgramNode> JoinedNodes(const ProgramNode& node);
-// By input of the nodes of a JoinedOp(), whether all of them read the same tensor.
+// Flags, one for each input of a JoinedOp()'s nodes: true if all of them read the same tensor.
 std::vector<bool> SharedInputs(const ProgramNode& node);
 // `node` as an ElementwiseOp() of one member. REQUIRES: it has one output.
 ProgramNode AsElementwise(const ProgramNode& node);

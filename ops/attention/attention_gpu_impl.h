@@ -74,7 +74,7 @@ struct Matrix {
   BELFRY_GPU Matrix From(int row) const { return {at + row * stride, stride, count - row}; }
 };
 
-// Which queries see which keys.
+// The keys that each query sees.
 struct Sight {
   int t, s, ahead;
   bool causal;
@@ -90,7 +90,7 @@ struct Sight {
   BELFRY_GPU bool Sees(int query, int key) const { return query < t && key < End(query); }
 };
 
-// What one block works on: a head of a batch's example, the first of its own rows, and a part of the columns.
+// The work of one block: a head of one example, the first of its rows, and a part of the columns.
 struct Place {
   int64_t batch, head;
   int own, column;

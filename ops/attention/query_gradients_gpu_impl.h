@@ -38,7 +38,7 @@ struct QueryGradients {
   using Memory = BlockMemory<Tiling>;
   GradOperands<S, C> x;
 
-  // Of the warp's rows.
+  // Values of the warp's rows.
   struct Facts {
     C delta[kRows], top[kRows], share[kRows];
     bool lost[kRows];

@@ -29,7 +29,7 @@ struct RotateUnit {
     C cosine = 1, sine = 0;
     if (pair) {
       const auto share = static_cast<double>(unit) / static_cast<double>(plan.pairs);
-      // In double, since float would lose the fraction of large angles.
+      // Computed in double, since float would lose the fraction of large angles.
       const double angle = static_cast<double>(position + plan.offset) * std::pow(plan.base, -share);
       cosine = static_cast<C>(std::cos(angle));
       sine = static_cast<C>(plan.inverse ? -std::sin(angle) : std::sin(angle));

@@ -22,7 +22,7 @@ struct ColumnSlices {
   int64_t rows, columns, slices, threads;
   Divider column_count;
 
-  // For kernels that write an element for each one they read.
+  // Slices for kernels that write an element for each one they read.
   static ColumnSlices ForElements(int64_t rows, int64_t columns) {
     const int64_t rows_per_thread = rows * columns > (int64_t{1} << 21) ? 8 : 4;
     return ColumnSlices(rows, columns, (rows + rows_per_thread - 1) / rows_per_thread);
@@ -87,7 +87,7 @@ struct ColumnParts {
   int64_t partials() const { return groups * parts * width; }
 };
 
-// What a block keeps of a column: F::Partial, default-constructed for no rows, with an operator+ that joins two.
+// The partial result of a block for one column is an F::Partial: default-constructed for no rows, joined by operator+.
 //   Column Begin(c, at)                  as above
 //   In Read(at, row)
 //   void Take(column, in, at, sum)       adds an element to an F::Sum

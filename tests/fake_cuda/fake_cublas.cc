@@ -98,7 +98,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t made, const
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// Of CUDA's runtime, for measuring.
+// Functions of CUDA's runtime that measuring calls.
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
   stream->Enqueue([=] { std::memset(belfry::fake_cuda::Real(memory), value, bytes); });

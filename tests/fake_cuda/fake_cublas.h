@@ -8,7 +8,7 @@
 
 namespace belfry::fake_cublas {
 
-// What the heuristic was asked, and what it answers.
+// The last question to the heuristic, and its answers.
 struct Heuristic {
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
   std::vector<cublasStatus_t> states = {CUBLAS_STATUS_SUCCESS};  // of the algorithms 0, 1 ...

@@ -81,7 +81,8 @@ class StepFuser {
            std::any_of(readers_[i].begin(), readers_[i].end(), [&](int reader) { return group_of_[reader] != group; });
   }
 
-  // By node of a group: how often it is computed, since a reduction that reads it several times stores it nowhere.
+  // The number of times that each node of a group is computed, since a reduction that reads it several times stores it
+  // nowhere.
   std::map<int, double> TimesComputed(int index) const {
     std::map<int, double> times;
     const std::vector<int>& nodes = groups_[index].nodes;

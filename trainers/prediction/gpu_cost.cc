@@ -16,7 +16,7 @@
 namespace belfry {
 namespace {
 
-// What is not to be seen from an op's definition.
+// Facts about kernels that an op's definition does not state.
 struct OpFacts {
   absl::string_view op;
   int launches = 1;

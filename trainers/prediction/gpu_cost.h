@@ -12,7 +12,7 @@
 
 namespace belfry {
 
-// What limits a kernel.
+// The kind of work that limits a kernel.
 enum class Work {
   kProduct,      // of matrices
   kConvolution,  // and its gradients
@@ -26,13 +26,13 @@ absl::string_view WorkName(Work work);  // "products", "convolutions" ...
 
 inline constexpr double kUpdatesAtOnce = 48;  // variables that one launch updates, or tensors whose norm it finds
 
-// What a node asks of a card, whichever it is.
+// The demand of a node, independent of the card.
 struct Demand {
   Work work = Work::kElementwise;
   double launches = 0;
   double bytes = 0;  // read from memory and written to it
   double flops = 0;
-  // Of kProduct and kConvolution: `batch` products of [m, k] and [k, n], as which a convolution is computed.
+  // Only for kProduct and kConvolution: `batch` products of [m, k] and [k, n]; a convolution counts as products.
   double batch = 1, m = 0, n = 0, k = 0;
   DType dtype = DType::kFloat32;
 };

@@ -1,4 +1,4 @@
-// Where Belfry keeps what takes long to find out again: measured choices, compiled kernels.
+// The folder of results that are slow to recompute: measured choices and compiled kernels.
 #pragma once
 
 #include <string>

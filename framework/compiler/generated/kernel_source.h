@@ -18,7 +18,7 @@ struct KernelSource {
   std::string text;   // equal texts compute the same of other tensors
   int capacity = 0;   // nodes of a launch
   int64_t chunk = 0;  // elements that one block computes
-  // By input of a node: its place among the pointers of the launch, or -1 - its place among those of the node.
+  // Indexed by a node's input: its place among the pointers of the launch, or -1 - its place among those of the node.
   std::vector<int> places;
   int shared = 0, pointers = 0;  // pointers of a launch, and of a node; outputs are the last of the latter
   // The extents of a matrix that is read transposed; 0 if none is.

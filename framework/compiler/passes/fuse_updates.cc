@@ -27,13 +27,7 @@ class UpdateFuser {
   void Run() {
     FindReads();
     FindGroups();
-    for (const std::vector<int>& members : groups_) {
-      if (joins_[members[0]]) {
-        JoinGroup(members);
-      } else {
-        FuseGroup(members);
-      }
-    }
+    for (const std::vector<int>& members : groups_) FuseGroup(members);
     Redirect();
   }
 
@@ -145,70 +139,42 @@ class UpdateFuser {
     group = {};
   }
 
-  // The last member becomes the fused node; the others only wait for it.
+  // The last member becomes the fused node; the others only wait for it. Others read the outputs of generated kernels
+  // from the last.
   void FuseGroup(const std::vector<int>& members) {
     const int last = members.back();
-    ProgramNode fused{.name = program_.nodes[last].name,
-                      .op = &UpdatesOp(),
-                      .attrs = {{"T", program_.nodes[last].attrs.Type("T")}},
-                      .source = program_.nodes[last].source,
-                      .device = program_.nodes[last].device,
-                      .rank = program_.nodes[last].rank};
+    const ProgramNode& end = program_.nodes[last];
+    const bool joins = joins_[last] != 0, updates = Updates(end);
+    ProgramNode fused{.name = end.name,
+                      .op = joins ? &JoinedOp() : &UpdatesOp(),
+                      .attrs = {{"T", KernelDType(*end.op, end.attrs)}},
+                      .source = end.source,
+                      .device = end.device,
+                      .rank = end.rank};
     for (int index : members) {
-      ProgramNode& member = program_.nodes[index];
-      fused.rank = std::max(fused.rank, member.rank);
-      fused.control_inputs.insert(fused.control_inputs.end(), member.control_inputs.begin(),
-                                  member.control_inputs.end());
+      ProgramNode& node = program_.nodes[index];
+      ProgramNode member = joins ? AsElementwise(node) : node;
+      fused.rank = updates ? std::max(fused.rank, node.rank) : std::min(fused.rank, node.rank);
+      fused.control_inputs.insert(fused.control_inputs.end(), node.control_inputs.begin(), node.control_inputs.end());
+      member.control_inputs.clear();
       for (Value& input : member.inputs) {
         fused.inputs.push_back(input);
         input = {-1, static_cast<int>(fused.inputs.size()) - 1};
       }
-      member.control_inputs.clear();
+      for (int o = 0; joins && o < static_cast<int>(member.outputs.size()); ++o) {
+        moved_[{index, o}] = {last, static_cast<int>(fused.outputs.size())};
+        fused.outputs.push_back(member.outputs[o]);
+      }
       fused.body.push_back(std::move(member));
       // Nodes that wait for the member wait for the group.
-      member = {.name = fused.body.back().name,
-                .op = &OrderOp(),
-                .control_inputs = {last},
-                .source = fused.source,
-                .device = fused.device,
-                .rank = fused.rank};
-    }
-    program_.nodes[last] = std::move(fused);
-  }
-
-  // The same for nodes that a generated kernel computes; others read the outputs of the last.
-  void JoinGroup(const std::vector<int>& members) {
-    const int last = members.back();
-    ProgramNode joined{.name = program_.nodes[last].name,
-                       .op = &JoinedOp(),
-                       .attrs = {{"T", KernelDType(*program_.nodes[last].op, program_.nodes[last].attrs)}},
-                       .source = program_.nodes[last].source,
-                       .device = program_.nodes[last].device,
-                       .rank = program_.nodes[last].rank};
-    const bool updates = Updates(program_.nodes[last]);
-    for (int index : members) {
-      ProgramNode& node = program_.nodes[index];
-      ProgramNode member = AsElementwise(node);
-      joined.rank = updates ? std::max(joined.rank, node.rank) : std::min(joined.rank, node.rank);
-      joined.control_inputs.insert(joined.control_inputs.end(), node.control_inputs.begin(), node.control_inputs.end());
-      member.control_inputs.clear();
-      for (Value& input : member.inputs) {
-        joined.inputs.push_back(input);
-        input = {-1, static_cast<int>(joined.inputs.size()) - 1};
-      }
-      for (int o = 0; o < static_cast<int>(member.outputs.size()); ++o) {
-        moved_[{index, o}] = {last, static_cast<int>(joined.outputs.size())};
-        joined.outputs.push_back(member.outputs[o]);
-      }
-      joined.body.push_back(std::move(member));
-      node = {.name = joined.body.back().name,
+      node = {.name = fused.body.back().name,
               .op = &OrderOp(),
               .control_inputs = {last},
-              .source = joined.source,
-              .device = joined.device,
-              .rank = joined.rank};
+              .source = fused.source,
+              .device = fused.device,
+              .rank = fused.rank};
     }
-    program_.nodes[last] = std::move(joined);
+    program_.nodes[last] = std::move(fused);
   }
 
   void Redirect() {

@@ -51,7 +51,7 @@ class CubinFile {
     std::string cubin = bytes.substr(sizeof(checksum));
     return Checksum(cubin) == checksum ? cubin : "";
   }
-  // Beside the file first, so that no other process or thread reads half of it.
+  // Writes a temporary file and renames it, so that no other process or thread reads half of it.
   void Write(const std::string& cubin) const {
     if (path_.empty()) return;
     std::error_code error;

@@ -18,7 +18,7 @@ namespace belfry {
 // compilation and is no error.
 class CompiledKernels {
  public:
-  // As Device::CompilesKernels and Device::CompileKernel.
+  // The card's part of Device::CompilesKernels and Device::CompileKernel.
   bool Compiles(const Card& card);
   absl::StatusOr<std::shared_ptr<const CompiledKernel>> Get(const Card& card, const std::string& source);
 

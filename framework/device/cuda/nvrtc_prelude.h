@@ -1,4 +1,4 @@
-// What NVRTC lacks of C++. Internal.
+// Stand-ins for the standard headers under NVRTC. Internal.
 #pragma once
 
 #include "absl/strings/string_view.h"

@@ -72,7 +72,7 @@ __device__ inline void MultiplyFragments(const uint32_t (&a)[4], uint32_t b0, ui
   }
 }
 
-// As many neighbours as 16 bytes hold.
+// The neighbouring elements that 16 bytes hold.
 template <class C>
 struct alignas(16) Pack {
   static constexpr int kSize = static_cast<int>(16 / sizeof(C));

@@ -13,7 +13,7 @@
 #include "framework/device/cuda/launch.h"
 #include "framework/device/cuda/warp_fragments.h"
 
-// Before a loop whose index must be known at compile time, since it says which register is meant.
+// Unrolls the loop that follows, whose index selects a register and must be known at compile time.
 #define BELFRY_UNROLL _Pragma("unroll")
 
 namespace belfry::gpu {
@@ -37,7 +37,7 @@ struct Warp {
   // The row and the column in the tile of a lane's row i and column j.
   __device__ int Row(int i) const { return lane() / 4 + 8 * i; }
   __device__ int Column(int j) const { return lane() % 4 * 2 + j / 2 * 8 + j % 2; }
-  // Of the lanes that share a row: how many there are, which of them this one is, and whether it is the first.
+  // The lanes that share a row: their number, the place of this one among them, and whether it is the first.
   static constexpr int kRowLanes = 4;
   __device__ int RowLane() const { return lane() % kRowLanes; }
   __device__ bool Leads() const { return RowLane() == 0; }
@@ -53,7 +53,7 @@ struct Warp {
     for (int i = 1; i < 4; i *= 2) x = fmax(x, __shfl_xor_sync(0xffffffffu, x, i));
     return x;
   }
-  // As Team::Wait, for all threads of the block.
+  // Team::Wait for all threads of the block.
   __device__ static void WaitForBlock() { __syncthreads(); }
 };
 

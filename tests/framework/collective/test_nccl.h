@@ -8,8 +8,8 @@
 
 namespace belfry {
 
-// For the GPUs of OpenTestCards. The double fails the test if it was misused. If there is none, the error gives the
-// reason and the test is skipped.
+// Collectives for the GPUs of OpenTestCards. The double fails the test if it was misused. If there is none, the error
+// gives the reason and the test is skipped.
 absl::StatusOr<std::shared_ptr<NcclApi>> OpenTestNccl();
 
 }  // namespace belfry

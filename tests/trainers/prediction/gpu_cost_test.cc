@@ -73,7 +73,7 @@ TEST_F(SmallStep, NodesReadAndWriteTheirTensors) {
   EXPECT_EQ(Of("total").work, Work::kReduction);
 }
 
-// Without fusion each kernel is that of a node, however it is counted.
+// Every kernel is that of one node without fusion, however it is counted.
 TEST(FuseStep, WithoutRulesHasTheBytesOfTheNodes) {
   const auto planned = PlanOf(CifarResNet(20, DType::kBFloat16), DescribedH100(), 64);
   ASSERT_TRUE(planned.ok()) << planned.status();

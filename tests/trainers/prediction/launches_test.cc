@@ -28,7 +28,8 @@ absl::StatusOr<std::shared_ptr<const CompiledKernel>> CountKernel(const std::str
   return std::make_shared<const CountedKernel>();
 }
 
-// By node of the plan. All kernels are ours: the libraries' batch norm wants a GPU alone, and none is measured.
+// The launches of each node of the plan. All kernels are ours: the libraries' batch norm wants a GPU alone, and none is
+// measured.
 std::vector<int64_t> CountLaunches(const Program& program) {
   const DeviceSet fakes = OpenFakeGpus(2, /*tagged=*/false, {}, CountKernel, {.deterministic = true});
   const std::vector<Kernel> kernels = MakeKernels(program, fakes, BuiltinOps()).value();
