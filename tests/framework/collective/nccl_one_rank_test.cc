@@ -16,8 +16,8 @@
 namespace belfry {
 namespace {
 
-constexpr int64_t kElements = 1000;
-constexpr size_t kBytes = kElements * sizeof(float);
+constexpr int64_t kElementsOfRank = 1000;
+constexpr size_t kBytes = kElementsOfRank * sizeof(float);
 
 absl::Time Soon() { return SteadyNow() + absl::Seconds(60); }
 
@@ -42,7 +42,7 @@ class NcclOneRank : public testing::TestWithParam<bool> {
   float* host() const { return static_cast<float*>(host_.data()); }
 
   NcclResult Sum(NcclApi& api, NcclComm* comm) {
-    return api.AllReduceSum(from_.data(), to_.data(), kElements, DType::kFloat32, *comm, *stream_);
+    return api.AllReduceSum(from_.data(), to_.data(), kElementsOfRank, DType::kFloat32, *comm, *stream_);
   }
   absl::Status Run() {
     NcclClique::Use use(*clique_, 0);
@@ -68,15 +68,15 @@ class NcclOneRank : public testing::TestWithParam<bool> {
   template <class Work>
   void ExpectToSum(float value, const Work& work) {
     const Device& cpu = devices_.device(0);
-    std::fill_n(host(), kElements, value);
+    std::fill_n(host(), kElementsOfRank, value);
     ASSERT_TRUE(stream_->Copy(from_.data(), gpu(), host(), cpu, kBytes).ok());
     ASSERT_TRUE(stream_->Synchronize().ok());
     const absl::Status status = work();
     ASSERT_TRUE(status.ok()) << status;
-    std::fill_n(host(), kElements, 0.0f);
+    std::fill_n(host(), kElementsOfRank, 0.0f);
     ASSERT_TRUE(stream_->Copy(host(), cpu, to_.data(), gpu(), kBytes).ok());
     ASSERT_TRUE(stream_->Synchronize().ok());
-    EXPECT_TRUE(std::all_of(host(), host() + kElements, [&](float x) { return x == value; })) << value;
+    EXPECT_TRUE(std::all_of(host(), host() + kElementsOfRank, [&](float x) { return x == value; })) << value;
   }
   void ExpectToReplay(CapturedStep& step) {
     for (const float value : {3.0f, 4.0f, 5.0f}) ExpectToSum(value, [&] { return step.Enqueue(*stream_); });
