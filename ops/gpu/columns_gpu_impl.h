@@ -162,7 +162,7 @@ absl::Status GpuColumnSums(Stream& stream, const ColumnParts& p, typename F::Par
 template <class Partial, class Run>
 absl::StatusOr<Kernel> ColumnSumsKernel(const KernelSpec& spec, const ColumnParts& p, const Run& run) {
   ASSIGN_OR_RETURN(std::shared_ptr<uint32_t> tickets, TakeTickets(*spec.device, p.groups));
-  return Kernel{[p, run, tickets = std::move(tickets)](const KernelContext& at) {
+  return Kernel{[run, tickets = std::move(tickets)](const KernelContext& at) {
                   return run(at, static_cast<Partial*>(at.workspace), tickets.get());
                 },
                 static_cast<size_t>(p.partials()) * sizeof(Partial)};
