@@ -1,8 +1,8 @@
-#include <algorithm>
 #include <utility>
 
 #include "framework/base/status.h"
 #include "ops/activation/activation_ops.h"
+#include "ops/activation/add_and_mask_impl.h"
 #include "ops/activation/epilogue_impl.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/convolution/conv2d_impl.h"
@@ -57,27 +57,6 @@ absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
   return MakeFilterThenBias(spec, &MakeConv2DBackpropFilter<T>, &MakeBiasAddGrad);
 }
 
-// dx[i], with the addend if there is one, where y[i] > 0; else 0.
-template <class T>
-void AddAndMask(int64_t n, const T* addend, const T* y, T* dx) {
-  using C = Compute<T>;
-  ParallelBlocks(n, 3, [=](int64_t begin, int64_t end) {
-    alignas(64) C sum_block[kBlock], addend_block[kBlock], y_block[kBlock];
-    for (int64_t at = begin; at < end; at += kBlock) {
-      const int64_t size = std::min(kBlock, end - at);
-      const C* const wide = Widened(dx + at, sum_block, size);
-      const C* const wide_y = Widened(y + at, y_block, size);
-      C* const sum = Wide(dx + at, sum_block);
-      if (addend != nullptr) {
-        const C* const wide_addend = Widened(addend + at, addend_block, size);
-        for (int64_t i = 0; i < size; ++i) sum[i] = wide[i] + wide_addend[i];
-      }
-      for (int64_t i = 0; i < size; ++i) sum[i] = wide_y[i] > 0 ? sum[i] : C(0);
-      Narrowed(sum, dx + at, size);
-    }
-  });
-}
-
 // Inputs x (its shape), filter, dy, the output of a ReLU like x and, if one is added, an addend.
 template <class T>
 absl::StatusOr<Kernel> MakeBackpropInputReluGrad(const KernelSpec& spec) {
@@ -90,7 +69,8 @@ absl::StatusOr<Kernel> MakeBackpropInputReluGrad(const KernelSpec& spec) {
   kernel.run = [run = std::move(kernel.run), n = spec.outputs[0].shape.elements(),
                 add = spec.inputs.size() > 4](const KernelContext& context) {
     RETURN_IF_ERROR(run(context));
-    AddAndMask(n, add ? context.input<T>(4) : nullptr, context.input<T>(3), context.output<T>(0));
+    T* const dx = context.output<T>(0);
+    AddAndMask(n, dx, add ? context.input<T>(4) : nullptr, context.input<T>(3), dx);
     return absl::OkStatus();
   };
   kernel.in_place = false;

@@ -1,7 +1,10 @@
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
+#include "framework/base/status.h"
 #include "ops/activation/activate.h"
+#include "ops/activation/add_and_mask_impl.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
@@ -162,6 +165,25 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
                 numbers_bytes + sums.workspace_bytes()};
 }
 
+// Inputs x, dy, scale, mean, variance, the output of a ReLU over the normalisation and an addend and, if one is added,
+// an addend of dy; outputs dx, dscale, doffset and the gradient of the ReLU's input.
+template <class T>
+absl::StatusOr<Kernel> MakeAddReluGrad(const KernelSpec& spec) {
+  const Attrs attrs = {{"epsilon", spec.attrs.Float("epsilon")}, {"fixed_statistics", false}};
+  ASSIGN_OR_RETURN(Kernel kernel, (MakeGrad<Then::kNothing, T>({spec.name, attrs, spec.inputs.subspan(0, 5),
+                                                                spec.outputs.subspan(0, 3), spec.device})));
+  kernel.run = [run = std::move(kernel.run), n = spec.inputs[0].shape.elements(),
+                add = spec.inputs.size() > 6](const KernelContext& context) {
+    AddAndMask(n, context.input<T>(1), add ? context.input<T>(6) : nullptr, context.input<T>(5), context.output<T>(3));
+    const void* const inputs[] = {context.inputs[0], context.outputs[3], context.inputs[2], context.inputs[3],
+                                  context.inputs[4]};
+    KernelContext masked = context;
+    masked.inputs = inputs;
+    return run(masked);
+  };
+  return kernel;
+}
+
 // Checks x and the vectors over its channels, which are inputs `first` and following. Returns x, with the number of
 // channels taken from them if it is unknown.
 absl::StatusOr<Shape> CheckShapes(const ShapeArgs& args, size_t first) {
@@ -202,6 +224,16 @@ absl::StatusOr<std::vector<Shape>> NormGradShape(const ShapeArgs& args) {
   ASSIGN_OR_RETURN(Shape x, CheckShapes(args, 2));
   ASSIGN_OR_RETURN(x, x.Merge(args.inputs[1]));
   return std::vector<Shape>{x, Shape({x[-1]}), Shape({x[-1]})};
+}
+
+absl::StatusOr<std::vector<Shape>> AddReluGradShape(const ShapeArgs& args) {
+  ASSIGN_OR_RETURN(std::vector<Shape> shapes,
+                   NormGradShape({args.attrs, args.inputs.subspan(0, 5), args.dtypes.subspan(0, 5)}));
+  for (const Shape& like : args.inputs.subspan(5)) {
+    ASSIGN_OR_RETURN(shapes[0], shapes[0].Merge(like));
+  }
+  shapes.push_back(shapes[0]);
+  return shapes;
 }
 
 // The gradient of BatchNorm and BatchNormInference; mean and variance are outputs of the former and inputs of the
@@ -300,6 +332,18 @@ void RegisterBatchNorm(OpRegistry& registry) {
   gradient.gradient = NoGradient(kByThePass);
   gradient.kernels = Kernels<float, double, Half, BFloat16>(
       "CPU", [](auto tag) { return &MakeGrad<Then::kRelu, typename decltype(tag)::type>; });
+  registry.Add(gradient);
+  gradient.name = "BatchNormAddReluGrad";
+  gradient.inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("mean"), Wide("variance"), {"relu"}};
+  gradient.outputs.push_back({"daddend"});
+  gradient.shape = AddReluGradShape;
+  gradient.in_place = {{1, 3}, {0, 0}};
+  gradient.kernels = Kernels<float, double, Half, BFloat16>(
+      "CPU", [](auto tag) { return &MakeAddReluGrad<typename decltype(tag)::type>; });
+  registry.Add(gradient);
+  gradient.name = "BatchNormAddReluGradOfSum";
+  gradient.inputs.push_back({"dy_addend"});
+  gradient.in_place = {{1, 3}, {6, 3}, {0, 0}};
   registry.Add(gradient);
 }
 

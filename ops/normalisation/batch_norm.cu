@@ -226,6 +226,62 @@ struct BatchNormGradient {
   }
 };
 
+// Finds d, 0 where the ReLU gave 0, else dy with its addend if there is one, and sums as SlopeSums does.
+template <bool add, class T>
+struct MaskedSlopeSums {
+  using S = gpu::Stored<T>;
+  using C = gpu::Compute<T>;
+  using Sum = Sums<C, 2>;
+  using Partial = Sum;
+  struct In {
+    S x, dy, relu, addend;
+  };
+  const S *x, *dy, *relu, *addend;
+  const C* mean;
+  S* d;
+
+  BELFRY_GPU C Begin(int64_t c, int64_t) const { return mean[c]; }
+  BELFRY_GPU In Read(int64_t at, int64_t) const { return {x[at], dy[at], relu[at], add ? addend[at] : dy[at]}; }
+  BELFRY_GPU void Take(C center, const In& in, int64_t at, Sum& sum) const {
+    const C whole = add ? gpu::Widen(in.dy) + gpu::Widen(in.addend) : gpu::Widen(in.dy);
+    const S stored = gpu::Narrow<T>(gpu::Widen(in.relu) > 0 ? whole : C(0));
+    d[at] = stored;
+    const C slope = gpu::Widen(stored);
+    sum.of[0] += slope;
+    sum.of[1] += slope * (gpu::Widen(in.x) - center);
+  }
+  BELFRY_GPU Sum Finish(C, const Sum& sum, int64_t) const { return sum; }
+};
+
+// Inputs x, dy, scale, mean, variance, the output of a ReLU over the normalisation and an addend and, if one is added,
+// an addend of dy; outputs dx, dscale, doffset and the gradient of the ReLU's input.
+template <bool add, class T>
+absl::StatusOr<Kernel> MakeAddReluGrad(const KernelSpec& spec) {
+  using S = gpu::Stored<T>;
+  using C = gpu::Compute<T>;
+  using Sum = Sums<C, 2>;
+  const Sizes size(spec);
+  const ColumnParts parts(size.rows, size.channels);
+  return ColumnSumsKernel<Sum>(
+      spec, parts,
+      [parts, slices = ColumnSlices::ForElements(size.rows, size.channels),
+       epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at, Sum* partials,
+                                                              uint32_t* tickets) {
+        const C *mean = at.input<C>(3), *variance = at.input<C>(4);
+        const S* const x = at.input<S>(0);
+        C *dscale = at.output<C>(1), *doffset = at.output<C>(2);
+        S* const d = at.output<S>(3);
+        const MaskedSlopeSums<add, T> sums{x, at.input<S>(1), at.input<S>(5), add ? at.input<S>(6) : nullptr, mean, d};
+        RETURN_IF_ERROR(GpuColumnSums(*at.stream, parts, partials, tickets, sums,
+                                      StoreSlopes<C>{variance, epsilon, dscale, doffset}));
+        if (parts.rows == 0) return absl::OkStatus();
+        const Slope<Then::kNothing, T> slope{x, d, at.input<C>(2), nullptr, mean, variance, epsilon};
+        return ForEachElementByColumn(*at.stream, slices,
+                                      BatchNormGradient<Then::kNothing, T>{slope, dscale, doffset, at.output<S>(0),
+                                                                           1 / static_cast<C>(parts.rows)});
+      });
+}
+
 // Inputs x, dy, scale, [offset,] mean, variance; outputs dx, dscale, doffset. With the offset, dy is the gradient of a
 // ReLU that follows the normalisation; its output is recomputed from x, which takes no memory traffic, whereas reading
 // y would.
@@ -309,6 +365,12 @@ void AddBatchNormGpuKernels(KernelTable& table) {
                                         "GPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; }));
   table.AddKernels("BatchNormReluGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
                      return &MakeOwnGrad<Then::kRelu, typename decltype(tag)::type>;
+                   }));
+  table.AddKernels("BatchNormAddReluGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeAddReluGrad<false, typename decltype(tag)::type>;
+                   }));
+  table.AddKernels("BatchNormAddReluGradOfSum", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeAddReluGrad<true, typename decltype(tag)::type>;
                    }));
 }
 

@@ -26,6 +26,8 @@ struct OpFacts {
 constexpr OpFacts kFacts[] = {
     {"BatchNorm", 2, {2, 1}},
     {"BatchNormAddRelu", 2, {2, 1}},
+    {"BatchNormAddReluGrad", 2, {2, 2}},
+    {"BatchNormAddReluGradOfSum", 2, {2, 2}},
     {"BatchNormGrad", 2, {2, 2}},
     {"BatchNormRelu", 2, {2, 1}},
     {"BatchNormReluGrad", 2, {2, 2}},
@@ -100,6 +102,15 @@ double LaunchesOf(const Program& program, const ProgramNode& node, Work work) {
   return reduces && program.spec(node.inputs[0]).shape.elements() > kReducedAtOnce ? 2 : 1;
 }
 
+// The bytes of input `i`, whose tensor has `size`, that a node reads.
+double BytesRead(const ProgramNode& node, int i, double size) {
+  // A byte of an image for each value; there may be more images than the node takes.
+  if (node.op->name == "AugmentImages" && i == 0) {
+    return std::min(size, static_cast<double>(node.outputs[0].shape.elements()));
+  }
+  return size * ReadsOf(*node.op, i);
+}
+
 // Each tensor counts once, however many inputs it is.
 double BytesOf(const Program& program, const ProgramNode& node) {
   double bytes = 0;
@@ -108,7 +119,7 @@ double BytesOf(const Program& program, const ProgramNode& node) {
     const ArgDef& arg = InputArg(node, static_cast<int>(i));
     if (arg.shape_only || !counted.insert(node.inputs[i]).second) continue;
     const auto size = static_cast<double>(program.spec(node.inputs[i]).bytes());
-    bytes += size * (arg.overwrites ? 0 : ReadsOf(*node.op, static_cast<int>(i))) + (arg.ref ? size : 0);
+    bytes += (arg.overwrites ? 0 : BytesRead(node, static_cast<int>(i), size)) + (arg.ref ? size : 0);
   }
   const bool gathers = node.op->name == "Gather";
   for (size_t i = 0; i < node.outputs.size(); ++i) {

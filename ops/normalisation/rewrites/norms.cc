@@ -21,7 +21,7 @@ class NormFuser {
       if (nodes_[i].op->name == "Relu") FuseRelu(static_cast<int>(i));
     }
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      if (nodes_[i].op->name == "BatchNormGrad") FuseGradient(static_cast<int>(i));
+      if (nodes_[i].op->name == "BatchNormGrad" && !FuseGradient(static_cast<int>(i))) FuseMask(static_cast<int>(i));
     }
     Redirect();
   }
@@ -79,14 +79,14 @@ class NormFuser {
 
   // BatchNormGrad of what ReluGrad gives. The fused kernel computes the ReLU's input again from x, so everything that
   // it takes must be what the fused forward node took and gave.
-  void FuseGradient(int i) {
+  bool FuseGradient(int i) {
     namespace grad = batch_norm_grad;
     ProgramNode& node = nodes_[i];
     const Value x = node.inputs[grad::kX], dy = node.inputs[grad::kDy], scale = node.inputs[grad::kScale],
                 mean = node.inputs[grad::kMean], variance = node.inputs[grad::kVariance];
     const ProgramNode& mask = nodes_[dy.node];
     const auto fused = fused_.find(mean.node);
-    if (fused == fused_.end() || mask.op->name != "ReluGrad" || !guard_.Allows(dy.node, i)) return;
+    if (fused == fused_.end() || mask.op->name != "ReluGrad" || !guard_.Allows(dy.node, i)) return false;
     const ProgramNode& forward = nodes_[fused->second];
     const bool same = forward.op->name == "BatchNormRelu" &&
                       mask.inputs[relu_grad::kY] == Value{fused->second, batch_norm::kY} &&
@@ -95,19 +95,74 @@ class NormFuser {
                       !node.attrs.Bool("fixed_statistics") &&
                       node.attrs.Float("epsilon") == forward.attrs.Float("epsilon") && forward.device == node.device;
     const OpDef* op = FusedOp(context_, "BatchNormReluGrad", node, {&mask});
-    if (!same || op == nullptr) return;
+    if (!same || op == nullptr) return false;
     node.op = op;
     node.attrs = forward.attrs;
     // In the order of BatchNormReluGrad: x, dy, scale, offset, mean, variance.
     node.inputs = {x, mask.inputs[relu_grad::kDy], scale, forward.inputs[batch_norm::kOffset], mean, variance};
+    return true;
+  }
+
+  // BatchNormGrad of what ReluGrad gives, which others read, too: the mask's node becomes both. On CPUs Winograd's
+  // kernels mask what they give at no cost.
+  void FuseMask(int i) {
+    namespace grad = batch_norm_grad;
+    const ProgramNode& node = nodes_[i];
+    const Value dy = node.inputs[grad::kDy];
+    ProgramNode& mask = nodes_[dy.node];
+    if (mask.op->name != "ReluGrad" || mask.device != node.device || !guard_.AllowsSooner(i)) return;
+    if (node.attrs.Bool("fixed_statistics") || !guard_.AllowsSooner(dy.node)) return;
+    if (context_.devices.device(node.device).type() != "GPU") return;
+    for (const int input : {grad::kX, grad::kScale, grad::kMean, grad::kVariance}) {
+      const int from = node.inputs[input].node;
+      const auto fused = fused_.find(from);
+      if ((fused == fused_.end() ? from : fused->second) > dy.node) return;
+    }
+    std::vector<Value> inputs = node.inputs;
+    inputs[grad::kDy] = mask.inputs[relu_grad::kDy];
+    inputs.push_back(mask.inputs[relu_grad::kY]);
+    const ProgramNode& sum = nodes_[inputs[grad::kDy].node];
+    const bool adds = (sum.op->name == "AddN" || sum.op->name == "Add") && sum.inputs.size() == 2 &&
+                      program_.spec(sum.inputs[0]).shape == program_.spec(sum.inputs[1]).shape &&
+                      guard_.Allows(inputs[grad::kDy].node, dy.node);
+    const OpDef* op = adds ? FusedOp(context_, "BatchNormAddReluGradOfSum", node, {&mask, &sum})
+                           : FusedOp(context_, "BatchNormAddReluGrad", node, {&mask});
+    if (op == nullptr) return;
+    if (adds) {
+      inputs[grad::kDy] = sum.inputs[0];
+      inputs.push_back(sum.inputs[1]);
+    }
+    BecomeMasked(i, dy.node, op, std::move(inputs));
+  }
+
+  // Makes node `mask` the gradient of node i, too, whose name it takes.
+  void BecomeMasked(int i, int mask, const OpDef* op, std::vector<Value> inputs) {
+    ProgramNode &node = nodes_[mask], &from = nodes_[i];
+    node.op = op;
+    node.attrs = {{"T", from.outputs[0].dtype}, {"U", from.outputs[1].dtype}, {"epsilon", from.attrs.Float("epsilon")}};
+    node.inputs = std::move(inputs);
+    node.outputs.insert(node.outputs.begin(), from.outputs.begin(), from.outputs.end());
+    std::swap(node.name, from.name);
+    std::swap(node.source, from.source);
+    for (int output = 0; output < 3; ++output) moved_[{i, output}] = {mask, output};
+    moved_[{mask, 0}] = {mask, 3};
+    became_[i] = mask;
   }
 
   // Mean and variance are outputs of the fused node.
   void Redirect() {
     const auto move = [&](Value& value) {
+      if (const auto moved = moved_.find(value); moved != moved_.end()) value = moved->second;
       if (const auto fused = fused_.find(value.node); fused != fused_.end()) value.node = fused->second;
     };
-    for (ProgramNode& node : nodes_) absl::c_for_each(node.inputs, move);
+    const auto wait = [&](int& node) {
+      if (const auto became = became_.find(node); became != became_.end()) node = became->second;
+    };
+    for (ProgramNode& node : nodes_) {
+      absl::c_for_each(node.inputs, move);
+      absl::c_for_each(node.control_inputs, wait);
+    }
+    absl::c_for_each(program_.targets, wait);
     absl::c_for_each(program_.fetches, move);
   }
 
@@ -115,7 +170,9 @@ class NormFuser {
   std::vector<ProgramNode>& nodes_;
   const RewriteContext& context_;
   const FusionGuard guard_;
-  HashMap<int, int> fused_;  // by normalisation: what it became part of
+  HashMap<int, int> fused_;      // by normalisation: what it became part of
+  HashMap<int, int> became_;     // by gradient: the mask that it became part of
+  HashMap<Value, Value> moved_;  // by output: the one that has taken its place
 };
 
 }  // namespace

@@ -223,7 +223,25 @@ std::vector<OpCase> BatchNormCases() {
   return {y, moments, channels, inference};
 }
 
-// The ops that the fusion pass produces: batch normalisation, addition and ReLU in one; and its gradient under a ReLU.
+// dx, dscale and doffset, with an epsilon of 1e-3, where d is the gradient of the normalised x.
+Arrays NormGradient(const Array& x, const Array& d, const Array& scale, const Array& mean, const Array& variance) {
+  Array dx(x.shape), dscale(scale.shape), doffset(scale.shape);
+  const auto rows = static_cast<double>(x.size()) / static_cast<double>(std::max<int64_t>(dscale.size(), 1));
+  const auto inverse = [&](int64_t c) { return 1 / std::sqrt(variance[c] + 1e-3); };
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const int64_t c = i % dscale.size();
+    doffset[c] += d[i];
+    dscale[c] += d[i] * (x[i] - mean[c]) * inverse(c);
+  }
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const int64_t c = i % dscale.size();
+    const double normal = (x[i] - mean[c]) * inverse(c);
+    dx[i] = scale[c] * inverse(c) * (d[i] - (doffset[c] + normal * dscale[c]) / rows);
+  }
+  return {dx, dscale, doffset};
+}
+
+// The ops that the fusion pass produces: batch normalisation, addition and ReLU in one, and their gradients.
 std::vector<OpCase> FusedNormCases() {
   const auto relu = [](Array y) {
     for (int64_t i = 0; i < y.size(); ++i) y[i] = std::max(y[i], 0.0);
@@ -267,23 +285,11 @@ std::vector<OpCase> FusedNormCases() {
           },
       .reference =
           [](const Arrays& in) {
-            Array x = in[0], dx(in[0].shape), dscale(in[2].shape), doffset(in[2].shape), d = in[1];
+            Array x = in[0], d = in[1];
             for (int64_t i = 0; i < x.size(); ++i) x[i] += (x[i] > 0) - (x[i] < 0);
             const Array y = Normalize(x, in[2], in[3], in[4].values, in[5].values, 1e-3);
-            const auto rows = static_cast<double>(x.size()) / static_cast<double>(std::max<int64_t>(dscale.size(), 1));
-            const auto inverse = [&](int64_t c) { return 1 / std::sqrt(in[5][c] + 1e-3); };
-            for (int64_t i = 0; i < x.size(); ++i) {
-              const int64_t c = i % dscale.size();
-              if (y[i] <= 0) d[i] = 0;
-              doffset[c] += d[i];
-              dscale[c] += d[i] * (x[i] - in[4][c]) * inverse(c);
-            }
-            for (int64_t i = 0; i < x.size(); ++i) {
-              const int64_t c = i % dscale.size();
-              const double normal = (x[i] - in[4][c]) * inverse(c);
-              dx[i] = in[2][c] * inverse(c) * (d[i] - (doffset[c] + normal * dscale[c]) / rows);
-            }
-            return Arrays{dx, dscale, doffset};
+            for (int64_t i = 0; i < x.size(); ++i) d[i] = y[i] > 0 ? d[i] : 0;
+            return NormGradient(x, d, in[2], in[4], in[5]);
           },
       .tolerance = 32,
       .gradient = false};
@@ -292,7 +298,40 @@ std::vector<OpCase> FusedNormCases() {
     const Shape channels({x[-1]});
     gradient.more_shapes.push_back({x, x, channels, channels, channels, channels});
   }
-  return {forward, add, gradient};
+
+  // Every element of the ReLU's output is far from 0 on one side.
+  OpCase masked{
+      .name = "BatchNormAddReluGrad",
+      .inputs = {{{3, 2, 2, 5}}, {{3, 2, 2, 5}}, {{5}, 1, 2}, {{5}, -0.2, 0.2}, {{5}, 0.5, 1}, {{3, 2, 2, 5}}},
+      .build =
+          [](const Scope& scope, const Ins& in) {
+            std::vector<Output> inputs = {in[0], in[1]};
+            for (int i = 2; i < 5; ++i) inputs.push_back(Wide(scope, in[i]));
+            inputs.push_back(ops::Add(scope, in[5], ops::Sign(scope, in[5])));
+            if (in.size() == 6) return Outs(scope.AddAll("BatchNormAddReluGrad", inputs));
+            inputs.push_back(in[6]);
+            return Outs(scope.AddAll("BatchNormAddReluGradOfSum", inputs));
+          },
+      .reference =
+          [](const Arrays& in) {
+            Array d = in[1];
+            for (int64_t i = 0; i < d.size(); ++i) {
+              d[i] = in[5][i] > 0 ? d[i] + (in.size() > 6 ? in[6][i] : 0) : 0;
+            }
+            Arrays gradients = NormGradient(in[0], d, in[2], in[3], in[4]);
+            gradients.push_back(d);
+            return gradients;
+          },
+      .tolerance = 32,
+      .gradient = false};
+  for (const std::vector<Shape>& shapes : gradient.more_shapes) {
+    masked.more_shapes.push_back({shapes[0], shapes[0], shapes[2], shapes[2], shapes[2], shapes[0]});
+  }
+  OpCase of_sum = masked;
+  of_sum.name = "BatchNormAddReluGradOfSum";
+  of_sum.inputs.push_back(of_sum.inputs[0]);
+  for (auto& shapes : of_sum.more_shapes) shapes.push_back(Shape(shapes[0]));
+  return {forward, add, gradient, masked, of_sum};
 }
 
 // The ops that the fusion pass produces: product, bias and activation in one.
