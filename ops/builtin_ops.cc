@@ -10,6 +10,7 @@
 #include "ops/element_code.h"
 #include "ops/elementwise/elementwise_ops.h"
 #include "ops/gpu/gpu_module.h"
+#include "ops/image/image_ops.h"
 #include "ops/index/index_ops.h"
 #include "ops/losses/losses_ops.h"
 #include "ops/normalisation/normalisation_ops.h"
@@ -43,6 +44,8 @@ constexpr void (*kOps[])(OpRegistry& registry) = {
     // ops/elementwise
     RegisterAddN, RegisterArithmetic, RegisterCheckNumerics, RegisterComparisons, RegisterExponentials,
     RegisterRounding, RegisterSelectOps, RegisterTrigonometric,
+    // ops/image
+    RegisterImageOps,
     // ops/index
     RegisterFlatIndicesOps, RegisterGatherOps, RegisterOneHotOps, RegisterScatterOps,
     // ops/losses

@@ -73,24 +73,4 @@ uint64_t RandomKey(uint64_t seed, absl::string_view logical_name) {
   return Mix(hash ^ Mix(seed + 0x9E3779B97F4A7C15ULL));
 }
 
-uint32_t PhiloxStream::Next() {
-  if (used_ == 4) {
-    block_ = Philox4x32(key_, high_, low_++);
-    used_ = 0;
-  }
-  return block_[used_++];
-}
-
-uint32_t PhiloxStream::NextBelow(uint32_t bound) {
-  // Lemire, "Fast random integer generation in an interval" (2019): the high word of word * bound is the result, and
-  // words whose low product word is under 2^32 mod bound are rejected, which leaves every result equally many words.
-  // The division is reached only when the low word is under `bound`, so with probability bound / 2^32.
-  uint64_t product = uint64_t{Next()} * bound;
-  if (static_cast<uint32_t>(product) < bound) {
-    const uint32_t threshold = -bound % bound;
-    while (static_cast<uint32_t>(product) < threshold) product = uint64_t{Next()} * bound;
-  }
-  return static_cast<uint32_t>(product >> 32);
-}
-
 }  // namespace belfry

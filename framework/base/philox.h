@@ -50,12 +50,28 @@ constexpr double UniformDouble(uint32_t high, uint32_t low) {
 // one key and counter_high. A value type; not thread-safe.
 class PhiloxStream {
  public:
-  PhiloxStream(uint64_t key, uint64_t counter_high) : key_(key), high_(counter_high) {}
-  uint32_t Next();
+  constexpr PhiloxStream(uint64_t key, uint64_t counter_high) : key_(key), high_(counter_high) {}
+  constexpr uint32_t Next() {
+    if (used_ == 4) {
+      block_ = Philox4x32(key_, high_, low_++);
+      used_ = 0;
+    }
+    return block_[used_++];
+  }
   // Uniform in [0, 1).
-  float NextFloat() { return UniformFloat(Next()); }
-  // Uniform in {0, ..., bound - 1} without modulo bias. REQUIRES: bound > 0.
-  uint32_t NextBelow(uint32_t bound);
+  constexpr float NextFloat() { return UniformFloat(Next()); }
+  // Uniform in {0, ..., bound - 1} without modulo bias: Lemire, "Fast random integer generation in an interval" (2019).
+  // The high word of word * bound is the result, and words whose low product word is under 2^32 mod bound are rejected,
+  // which leaves every result equally many words. REQUIRES: bound > 0.
+  constexpr uint32_t NextBelow(uint32_t bound) {
+    uint64_t product = uint64_t{Next()} * bound;
+    // Rarely so: the division is reached with probability bound / 2^32.
+    if (static_cast<uint32_t>(product) < bound) {
+      const uint32_t threshold = -bound % bound;
+      while (static_cast<uint32_t>(product) < threshold) product = uint64_t{Next()} * bound;
+    }
+    return static_cast<uint32_t>(product >> 32);
+  }
 
  private:
   uint64_t key_, high_, low_ = 0;

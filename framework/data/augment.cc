@@ -164,127 +164,96 @@ absl::StatusOr<ChannelStatistics> ComputeChannelStatistics(const Dataset& datase
 absl::StatusOr<Augmenter> Augmenter::Create(const Field& images, ImagePolicy policy, uint64_t seed) {
   RETURN_IF_ERROR(CheckPolicy(images, policy));
   Augmenter augmenter;
-  augmenter.key_ = RandomKey(seed, "augmentation");
-  augmenter.height_ = images.shape[0];
-  augmenter.width_ = images.shape[1];
-  augmenter.channels_ = images.shape[2];
-  augmenter.out_height_ = policy.crop > 0 ? policy.crop : images.shape[0] + 2 * policy.pad;
-  augmenter.out_width_ = policy.crop > 0 ? policy.crop : images.shape[1] + 2 * policy.pad;
-  augmenter.output_shape_ = Shape{augmenter.out_height_, augmenter.out_width_, augmenter.channels_};
+  const bool cropped = policy.crop > 0;
+  ImageRule& rule = augmenter.rule_;
+  rule = {.height = images.shape[0],
+          .width = images.shape[1],
+          .channels = images.shape[2],
+          .out_height = cropped ? policy.crop : images.shape[0] + 2 * policy.pad,
+          .out_width = cropped ? policy.crop : images.shape[1] + 2 * policy.pad,
+          .pad = policy.pad,
+          .cutout = policy.cutout,
+          .random_crop = policy.random_crop,
+          .random_flip = policy.random_flip,
+          .per_image = policy.normalise == ImagePolicy::Normalise::kPerImage,
+          .per_channel = policy.normalise == ImagePolicy::Normalise::kPerChannel,
+          .brightness = policy.brightness,
+          .contrast_lower = policy.contrast_lower,
+          .contrast_upper = policy.contrast_upper,
+          .key = RandomKey(seed, "augmentation")};
+  augmenter.output_shape_ = Shape{rule.out_height, rule.out_width, rule.channels};
   augmenter.cut_.resize(augmenter.output_shape_.elements());
-  augmenter.affine_.resize(augmenter.channels_);
-  const int64_t row = augmenter.out_width_ * augmenter.channels_;
-  augmenter.sums_ = ChannelSums(row, augmenter.channels_);
+  const int64_t row = rule.out_width * rule.channels;
+  augmenter.sums_ = ChannelSums(row, rule.channels);
   augmenter.scale_.resize(row);
   augmenter.bias_.resize(row);
   augmenter.policy_ = std::move(policy);
   return augmenter;
 }
 
-Augmenter::Draw Augmenter::DrawFor(int64_t epoch, int64_t index) const {
-  const int64_t room_y = height_ + 2 * policy_.pad - out_height_, room_x = width_ + 2 * policy_.pad - out_width_;
-  const auto words = Philox4x32(key_, static_cast<uint64_t>(epoch), 0);
-  PhiloxStream random(uint64_t{words[1]} << 32 | words[0], static_cast<uint64_t>(index));
-  Draw draw;
-  draw.top = policy_.random_crop ? random.NextBelow(static_cast<uint32_t>(room_y + 1)) : room_y / 2;
-  draw.left = policy_.random_crop ? random.NextBelow(static_cast<uint32_t>(room_x + 1)) : room_x / 2;
-  draw.top -= policy_.pad;
-  draw.left -= policy_.pad;
-  draw.flip = policy_.random_flip && random.NextFloat() < 0.5f;
-  if (policy_.brightness > 0) draw.brightness = (2 * random.NextFloat() - 1) * policy_.brightness;
-  const float range = policy_.contrast_upper - policy_.contrast_lower;
-  draw.contrast = range > 0 ? policy_.contrast_lower + random.NextFloat() * range : policy_.contrast_lower;
-  if (policy_.cutout > 0) {
-    draw.hole_y = random.NextBelow(static_cast<uint32_t>(out_height_));
-    draw.hole_x = random.NextBelow(static_cast<uint32_t>(out_width_));
-  }
-  return draw;
-}
-
-void Augmenter::Crop(const uint8_t* image, const Draw& draw) {
+void Augmenter::Crop(const uint8_t* image, const ImageDraw& draw) {
   // The columns [first, last) of the crop lie inside the image.
-  const int64_t first = std::clamp<int64_t>(-draw.left, 0, out_width_);
-  const int64_t last = std::clamp<int64_t>(width_ - draw.left, first, out_width_);
-  const int64_t row = out_width_ * channels_, inside = last - first;
+  const int64_t first = std::clamp<int64_t>(-draw.left, 0, rule_.out_width);
+  const int64_t last = std::clamp<int64_t>(rule_.width - draw.left, first, rule_.out_width);
+  const int64_t row = rule_.out_width * rule_.channels, inside = last - first;
   // Flipping puts the columns in front of the image behind it.
-  const int64_t before = (draw.flip ? out_width_ - last : first) * channels_, end = before + inside * channels_;
+  const int64_t before = (draw.flip ? rule_.out_width - last : first) * rule_.channels,
+                end = before + inside * rule_.channels;
   uint8_t* to = cut_.data();
-  for (int64_t y = 0; y < out_height_; ++y, to += row) {
+  for (int64_t y = 0; y < rule_.out_height; ++y, to += row) {
     const int64_t from_y = draw.top + y;
-    if (from_y < 0 || from_y >= height_) {
+    if (from_y < 0 || from_y >= rule_.height) {
       std::memset(to, 0, row);
       continue;
     }
-    const uint8_t* from = image + (from_y * width_ + draw.left + first) * channels_;
+    const uint8_t* from = image + (from_y * rule_.width + draw.left + first) * rule_.channels;
     std::memset(to, 0, before);
     std::memset(to + end, 0, row - end);
     if (draw.flip) {
-      CopyReversed(from, inside, channels_, to + before);
+      CopyReversed(from, inside, rule_.channels, to + before);
     } else {
-      std::memcpy(to + before, from, inside * channels_);
+      std::memcpy(to + before, from, inside * rule_.channels);
     }
   }
 }
 
-void Augmenter::FindAffine(const Draw& draw) {
-  const int64_t pixels = out_height_ * out_width_;
-  const double contrast = draw.contrast;
-  const bool per_image = policy_.normalise == ImagePolicy::Normalise::kPerImage;
-  if (policy_.contrast_lower != 1 || policy_.contrast_upper != 1 || per_image) {
+void Augmenter::FindAffine(const ImageDraw& draw) {
+  if (rule_.needs_sums()) {
     sums_.Clear();
-    sums_.Add(cut_.data(), out_height_);
+    sums_.Add(cut_.data(), rule_.out_height);
   }
-  double mean = 0, square = 0;  // over all values, after contrast but without brightness
-  for (int64_t c = 0; c < channels_; ++c) {
-    affine_[c] = {contrast, draw.brightness};
-    if (contrast == 1 && !per_image) continue;
-    // Brightness shifts the channel's mean along with its pixels, so contrast acts as if it came first.
-    const double channel_mean = static_cast<double>(sums_.values(c)) / static_cast<double>(pixels);
-    const double variance =
-        static_cast<double>(sums_.squares(c)) / static_cast<double>(pixels) - channel_mean * channel_mean;
-    affine_[c].bias += (1 - contrast) * channel_mean;
-    mean += channel_mean;
-    square += contrast * contrast * std::max(0.0, variance) + channel_mean * channel_mean;
-  }
-  if (per_image) {
-    const auto channels = static_cast<double>(channels_);
-    mean /= channels;
-    const double deviation = std::sqrt(std::max(0.0, square / channels - mean * mean));
-    const double divisor = std::max(deviation, 1 / std::sqrt(static_cast<double>(pixels) * channels));
-    for (Affine& affine : affine_) {
-      affine = {affine.scale / divisor, (affine.bias - mean - draw.brightness) / divisor};
-    }
-  } else if (policy_.normalise == ImagePolicy::Normalise::kPerChannel) {
-    for (int64_t c = 0; c < channels_; ++c) {
-      const double deviation = policy_.deviation[c];
-      affine_[c] = {affine_[c].scale / deviation, (affine_[c].bias - policy_.mean[c]) / deviation};
+  const auto sums_of = [this](int64_t c) { return ByteSums{sums_.values(c), sums_.squares(c)}; };
+  const ImageMoments moments = MomentsOf(rule_, draw, sums_of);
+  const int64_t row = rule_.out_width * rule_.channels;
+  for (int64_t c = 0; c < rule_.channels; ++c) {
+    const double mean = rule_.per_channel ? policy_.mean[c] : 0,
+                 deviation = rule_.per_channel ? policy_.deviation[c] : 1;
+    const ChannelAffine affine = AffineOf(rule_, draw, moments, sums_of(c), mean, deviation);
+    for (int64_t i = c; i < row; i += rule_.channels) {
+      scale_[i] = static_cast<float>(affine.scale);
+      bias_[i] = static_cast<float>(affine.bias);
     }
   }
 }
 
-void Augmenter::CutOut(const Draw& draw, float* output) const {
+void Augmenter::CutOut(const ImageDraw& draw, float* output) const {
   const int64_t size = policy_.cutout, top = draw.hole_y - size / 2, left = draw.hole_x - size / 2;
-  const int64_t first = std::max<int64_t>(left, 0), last = std::min(left + size, out_width_);
-  for (int64_t y = std::max<int64_t>(top, 0); y < std::min(top + size, out_height_); ++y) {
-    std::fill(output + (y * out_width_ + first) * channels_, output + (y * out_width_ + last) * channels_, 0.0f);
+  const int64_t first = std::max<int64_t>(left, 0), last = std::min(left + size, rule_.out_width);
+  for (int64_t y = std::max<int64_t>(top, 0); y < std::min(top + size, rule_.out_height); ++y) {
+    std::fill(output + (y * rule_.out_width + first) * rule_.channels,
+              output + (y * rule_.out_width + last) * rule_.channels, 0.0f);
   }
 }
 
 void Augmenter::Apply(const uint8_t* image, int64_t epoch, int64_t index, float* output) {
-  const Draw draw = DrawFor(epoch, index);
+  const ImageDraw draw = DrawImage(rule_, epoch, index);
   Crop(image, draw);
   FindAffine(draw);
-  const int64_t row = out_width_ * channels_;
-  for (int64_t c = 0; c < channels_; ++c) {
-    for (int64_t i = c; i < row; i += channels_) {
-      scale_[i] = static_cast<float>(affine_[c].scale);
-      bias_[i] = static_cast<float>(affine_[c].bias);
-    }
-  }
+  const int64_t row = rule_.out_width * rule_.channels;
   const uint8_t* from = cut_.data();
   const float *const scale = scale_.data(), *const bias = bias_.data();
   float* to = output;
-  for (int64_t y = 0; y < out_height_; ++y, from += row, to += row) {
+  for (int64_t y = 0; y < rule_.out_height; ++y, from += row, to += row) {
     for (int64_t i = 0; i < row; ++i) to[i] = static_cast<float>(from[i]) * scale[i] + bias[i];
   }
   if (policy_.cutout > 0) CutOut(draw, output);

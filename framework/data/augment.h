@@ -8,7 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "framework/base/shape.h"
+#include "framework/base/tensor.h"
 #include "framework/data/dataset.h"
+#include "framework/data/image_rule.h"
 
 namespace belfry::data {
 
@@ -36,6 +38,25 @@ struct ImagePolicy {
 };
 // By the name of the field. All images of an example are drawn alike, so that a picture and its mask stay together.
 using ImagePolicies = std::map<std::string, ImagePolicy>;
+
+// Who applies the policies.
+enum class AugmentBy : uint8_t {
+  kWorkers,          // the threads that make batches: these hold float32 images
+  kStep,             // the step, on the tower's device: batches hold the images' bytes
+  kStepFromResident  // the step, of images that the device keeps in its memory, all of them: batches hold none
+};
+
+// The name of the field that batches have for policies that a step applies: int64 [2], the epoch and the index in the
+// dataset of each example.
+inline constexpr char kPositionField[] = "position_in_data";
+
+// How a step makes the images of a field.
+struct ImagesInStep {
+  ImagePolicy policy;
+  uint64_t seed = 0;
+  Shape shape;           // of one image that it makes
+  Tensor resident = {};  // with kStepFromResident: all images of the dataset, uint8 [M, H, W, C]
+};
 
 // TensorFlow 1's CIFAR-10 tutorial. Training: random 24 x 24 crop, flip, brightness 63, contrast [0.2, 1.8), per-image
 // standardisation (which cancels the brightness; the tutorial does so too, and it is kept for the same order of random
@@ -82,6 +103,9 @@ class Augmenter {
   // The random draws depend only on `seed` and the arguments of Apply.
   static absl::StatusOr<Augmenter> Create(const Field& images, ImagePolicy policy, uint64_t seed);
 
+  // The policy as it applies to the images. The statistics of channels are the policy's.
+  const ImageRule& rule() const { return rule_; }
+  const ImagePolicy& policy() const { return policy_; }
   // Shape of one output image: [crop, crop, C], or the padded image's [H, W, C].
   const Shape& output_shape() const { return output_shape_; }
 
@@ -90,30 +114,15 @@ class Augmenter {
   void Apply(const uint8_t* image, int64_t epoch, int64_t index, float* output);
 
  private:
-  struct Draw {
-    int64_t top = 0, left = 0;  // the crop's corner in the unpadded image; may be negative
-    bool flip = false;
-    float brightness = 0, contrast = 1;
-    int64_t hole_y = 0, hole_x = 0;  // the pixel of the crop around which the cutout is
-  };
-  // The preprocessing of one channel: output = byte * scale + bias.
-  struct Affine {
-    double scale = 1, bias = 0;
-  };
-
   Augmenter() = default;
-  Draw DrawFor(int64_t epoch, int64_t index) const;
-  void Crop(const uint8_t* image, const Draw& draw);
-  void CutOut(const Draw& draw, float* output) const;
-  void FindAffine(const Draw& draw);
+  void Crop(const uint8_t* image, const ImageDraw& draw);
+  void CutOut(const ImageDraw& draw, float* output) const;
+  void FindAffine(const ImageDraw& draw);
 
   ImagePolicy policy_;
-  uint64_t key_ = 0;
+  ImageRule rule_;
   Shape output_shape_;
-  int64_t height_ = 0, width_ = 0, channels_ = 0;  // of the image
-  int64_t out_height_ = 0, out_width_ = 0;         // of the crop
-  std::vector<uint8_t> cut_;                       // the crop, flipped if drawn so
-  std::vector<Affine> affine_;                     // one per channel
+  std::vector<uint8_t> cut_;  // the crop, flipped if drawn so
   ChannelSums sums_;
   std::vector<float> scale_, bias_;  // of each value of a row of the crop
 };

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 
 namespace belfry::data {
 
+struct ImagesInStep;  // framework/data/augment.h
+
 // One of the tensors that every example of a dataset has. In a batch of N examples it is a tensor [N, ...].
 struct Field {
   std::string name = {};  // "image", "label", "tokens"
@@ -23,6 +26,8 @@ struct Field {
   // Integers that stand for classes, words or other categories: every element is in [0, categories). 0: any numbers.
   int64_t categories = 0;
   std::vector<std::string> category_names = {};  // empty, or one for each
+  // If not null, what models see as this field is images, float32, that the step makes of what is in the batch.
+  std::shared_ptr<const ImagesInStep> in_step = {};
 
   size_t bytes() const { return static_cast<size_t>(shape.elements()) * SizeOf(dtype); }
   // "image uint8 [32,32,3]"

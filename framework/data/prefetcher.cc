@@ -61,6 +61,9 @@ absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& optio
     return invalid("start is epoch ", options.start.epoch, ", batch ", options.start.batch, "; an epoch has ", batches,
                    " batches of ", options.batch_size);
   }
+  if (options.mixup > 0 && options.augment != AugmentBy::kWorkers) {
+    return invalid("mixup is ", options.mixup, ", which needs AugmentBy::kWorkers: they mix the images");
+  }
   if (!(options.mixup >= 0 && options.mixup <= kMaxMixup)) {
     return invalid("mixup is ", options.mixup, "; expected 0 (none) to ", kMaxMixup);
   }
@@ -85,6 +88,39 @@ std::byte* RowOf(TowerBatch& tower, size_t i, int64_t at) {
   return static_cast<std::byte*>(field.raw()) + row * (field.bytes() / rows);
 }
 
+// The images of field `i` of all examples.
+absl::StatusOr<Tensor> ReadAll(const Dataset& dataset, size_t i) {
+  std::vector<Tensor> others;
+  std::vector<std::byte*> places;
+  for (const Field& field : dataset.fields()) {
+    others.emplace_back(field.dtype, field.shape);
+    places.push_back(static_cast<std::byte*>(others.back().raw()));
+  }
+  const Field& images = dataset.fields()[i];
+  ASSIGN_OR_RETURN(Tensor all, Tensor::Allocate(images.dtype, images.shape.Insert(0, dataset.size())));
+  for (int64_t at = 0; at < dataset.size(); ++at) {
+    places[i] = static_cast<std::byte*>(all.raw()) + static_cast<size_t>(at) * images.bytes();
+    RETURN_IF_ERROR(ReadInto(dataset, at, Example(places)));
+  }
+  return all;
+}
+
+// Field `i`, of images that the step makes.
+absl::StatusOr<Field> FieldInStep(const Dataset& dataset, size_t i, const ImagePolicy& policy, const Shape& made,
+                                  const PrefetcherOptions& options) {
+  Field field = dataset.fields()[i];
+  auto in_step = std::make_shared<ImagesInStep>();
+  in_step->policy = policy;
+  in_step->seed = options.seed;
+  in_step->shape = made;
+  if (options.augment == AugmentBy::kStepFromResident) {
+    ASSIGN_OR_RETURN(in_step->resident, ReadAll(dataset, i));
+    field.shape = {0};
+  }
+  field.in_step = std::move(in_step);
+  return field;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Prefetcher>> Prefetcher::Create(const Dataset& dataset, PrefetcherOptions options) {
@@ -94,8 +130,18 @@ absl::StatusOr<std::unique_ptr<Prefetcher>> Prefetcher::Create(const Dataset& da
   for (size_t i = 0; i < fields.size(); ++i) {
     const auto policy = options.images.find(fields[i].name);
     if (policy == options.images.end()) continue;
-    ASSIGN_OR_RETURN(augmenters[i], Augmenter::Create(fields[i], policy->second, options.seed));
-    fields[i] = {.name = fields[i].name, .dtype = DType::kFloat32, .shape = augmenters[i]->output_shape()};
+    ASSIGN_OR_RETURN(Augmenter augmenter, Augmenter::Create(fields[i], policy->second, options.seed));
+    const Shape& made = augmenter.output_shape();
+    if (options.augment == AugmentBy::kWorkers) {
+      fields[i] = {.name = fields[i].name, .dtype = DType::kFloat32, .shape = made};
+      augmenters[i] = std::move(augmenter);
+    } else {
+      ASSIGN_OR_RETURN(fields[i], FieldInStep(dataset, i, policy->second, made, options));
+    }
+  }
+  if (options.augment != AugmentBy::kWorkers) {
+    fields.push_back({.name = kPositionField, .dtype = DType::kInt64, .shape = {2}});
+    RETURN_IF_ERROR(CheckFields(fields));
   }
   if (options.mixup > 0) {
     const std::vector<Field> added = MixtureFields(fields);
@@ -152,7 +198,9 @@ Prefetcher::Maker Prefetcher::NewMaker() const {
               .outputs = std::vector<std::byte*>(fields),
               .partner_outputs = std::vector<std::byte*>(fields)};
   for (size_t i = 0; i < fields; ++i) {
-    if (augmenters_[i].has_value()) maker.images[i].resize(dataset_.fields()[i].bytes());
+    if (fields_[i].bytes() != dataset_.fields()[i].bytes() || augmenters_[i].has_value()) {
+      maker.images[i].resize(dataset_.fields()[i].bytes());
+    }
     if (options_.mixup == 0 || fields_[i].dtype != DType::kFloat32) continue;
     maker.partner[i].resize(fields_[i].shape.elements());
     maker.partner_outputs[i] = reinterpret_cast<std::byte*>(maker.partner[i].data());
@@ -301,7 +349,7 @@ absl::Status Prefetcher::Make(const Chunk& chunk, Maker& maker) {
 
 absl::Status Prefetcher::ReadTo(int64_t index, int64_t epoch, absl::Span<std::byte* const> outputs, Maker& maker) {
   for (size_t i = 0; i < outputs.size(); ++i) {
-    maker.places[i] = maker.augmenters[i].has_value() ? maker.images[i].data() : outputs[i];
+    maker.places[i] = maker.images[i].empty() ? outputs[i] : maker.images[i].data();
   }
   RETURN_IF_ERROR(ReadInto(dataset_, index, Example(maker.places)));
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -315,6 +363,11 @@ absl::Status Prefetcher::ReadTo(int64_t index, int64_t epoch, absl::Span<std::by
 absl::Status Prefetcher::MakeExample(const Slot& slot, TowerBatch& tower, int64_t at, Maker& maker) {
   for (size_t i = 0; i < maker.outputs.size(); ++i) maker.outputs[i] = RowOf(tower, i, at);
   RETURN_IF_ERROR(ReadTo(slot.indices[at], slot.position.epoch, maker.outputs, maker));
+  if (options_.augment != AugmentBy::kWorkers) {
+    auto* const position = reinterpret_cast<int64_t*>(RowOf(tower, fields_.size() - 1, at));
+    position[0] = slot.position.epoch;
+    position[1] = slot.indices[at];
+  }
   return options_.mixup > 0 ? MakeMixture(slot, tower, at, maker) : absl::OkStatus();
 }
 

@@ -32,10 +32,13 @@ struct PrefetcherOptions {
   Position start = {};          // the first batch; to resume, the Batch::next of the last one trained on
   int64_t stride = 1;           // batches of an epoch from one to the next; those between are left to others
   ImagePolicies images = {};    // by field; a field of bytes without one stays as it is
+  // Who applies them. All have the same random numbers, and images that differ by float32 rounding at most.
+  AugmentBy augment = AugmentBy::kWorkers;
   // MixUp (Zhang et al., "mixup: beyond empirical risk minimization", 2018), from 0, none, to 1000: example i of a
   // batch has a partner j in the same batch, by a permutation, and float32 fields become w x_i + (1 - w) x_j with one w
   // from Beta(mixup, mixup) for the batch. The fields of MixtureFields (framework/data/mixup.h) come last: those of the
-  // partner that are not float32, and w. Partners and w depend on the seed and the number of the step.
+  // partner that are not float32, and w. Only where workers apply the images' policies. Partners and w depend on the
+  // seed and the number of the step.
   double mixup = 0;
   int threads = 2;  // up to 1024; 0: Next makes the batch itself, on the caller's thread
   int depth = 3;    // batches made ahead, besides the one handed out; 1 to 1024
@@ -63,7 +66,8 @@ class Prefetcher final : public BatchSource {
   // Stops the workers. From now on Next returns Cancelled, even to callers already waiting. Batches on loan stay valid.
   void Cancel();
 
-  // The fields of the dataset, but float32 [H, W, C] where there is an image policy; then those of MixUp.
+  // The fields of the dataset, but float32 [H, W, C] where there is an image policy, or Field::in_step where a step
+  // applies it; then kPositionField, for steps, and those of MixUp.
   absl::Span<const Field> fields() const override { return fields_; }
   int64_t batch_size() const override { return options_.batch_size; }
   int64_t batches_per_epoch() const override { return batches_per_epoch_; }
@@ -90,7 +94,8 @@ class Prefetcher final : public BatchSource {
   };
   // A thread's own state for making examples.
   struct Maker {
-    // By field: for images with a policy, the augmenter and the memory for the bytes.
+    // By field: for images with a policy, the augmenter, if workers apply it, and memory for bytes that are not for the
+    // batch.
     std::vector<std::optional<Augmenter>> augmenters;
     std::vector<std::vector<std::byte>> images;
     std::vector<std::byte*> places;  // of an example's fields

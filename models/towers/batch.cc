@@ -4,7 +4,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "framework/data/augment.h"
 #include "ops/array.h"
+#include "ops/image.h"
 
 namespace belfry::models {
 
@@ -42,11 +44,29 @@ Batch::Batch(const Scope& scope, absl::Span<const data::Field> fields) : graph_(
     placeholders_.push_back(
         ops::Placeholder(inputs.Named(NodeName(field.name)), field.dtype, field.shape.Insert(0, Shape::kUnknown)));
   }
+  values_ = placeholders_;
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    if (fields_[i].in_step != nullptr) values_[i] = ImagesOf(inputs, *fields_[i].in_step, i);
+  }
+}
+
+Output Batch::ImagesOf(const Scope& scope, const data::ImagesInStep& images, size_t field) const {
+  const absl::StatusOr<size_t> positions = data::FindField(fields_, data::kPositionField);
+  if (!positions.ok()) {
+    scope.Fail(positions.status());
+    return Output();
+  }
+  const Scope made = scope.Named(NodeName(fields_[field].name) + "_augmented");
+  const Output at = placeholders_[*positions];
+  if (images.resident.elements() == 0) {
+    return ops::AugmentImages(made, placeholders_[field], at, images.policy, images.seed);
+  }
+  return ops::GatherAndAugmentImages(made, ops::Const(scope, images.resident), at, images.policy, images.seed);
 }
 
 Output Batch::operator[](FieldName name) const {
   const absl::StatusOr<size_t> index = data::FindField(fields_, name.name);
-  if (index.ok()) return placeholders_[*index];
+  if (index.ok()) return values_[*index];
   if (graph_ != nullptr) {
     graph_->Fail(absl::InvalidArgumentError(absl::StrCat(index.status().message(), ", asked for by the model at ",
                                                          where_.empty() ? "" : absl::StrCat(where_, ", "),

@@ -30,7 +30,8 @@ struct FieldName {
 // "house price".
 std::string NodeName(absl::string_view name);
 
-// One tower's examples: a placeholder [N, ...] for each field. The extent N is unknown while the graph is built, so a
+// One tower's examples: a placeholder [N, ...] for each field, and the images that the step makes of such
+// (data::Field::in_step), which take the field's place. The extent N is unknown while the graph is built, so a
 // last, smaller batch needs no other graph.
 class Batch {
  public:
@@ -52,10 +53,13 @@ class Batch {
   std::vector<Feed> Feeds(const data::TowerBatch& examples) const;
 
  private:
+  // What models see as field number `field`.
+  Output ImagesOf(const Scope& scope, const data::ImagesInStep& images, size_t field) const;
+
   Graph* graph_ = nullptr;  // null without fields
   std::string where_;       // "tower_0/"
   std::vector<data::Field> fields_;
-  std::vector<Output> placeholders_;
+  std::vector<Output> placeholders_, values_;  // values_: what models see
 };
 
 }  // namespace belfry::models

@@ -5,6 +5,7 @@
 #include "ops/convolution/convolution_ops.h"
 #include "ops/copy/copy_ops.h"
 #include "ops/elementwise/elementwise_ops.h"
+#include "ops/image/image_ops.h"
 #include "ops/index/index_ops.h"
 #include "ops/losses/losses_ops.h"
 #include "ops/normalisation/normalisation_ops.h"
@@ -34,6 +35,8 @@ constexpr void (*kKernels[])(KernelTable& table) = {
     // ops/elementwise
     AddAddNGpuKernels, AddArithmeticGpuKernels, AddCheckNumericsGpuKernels, AddComparisonGpuKernels,
     AddExponentialGpuKernels, AddRoundingGpuKernels, AddSelectGpuKernels, AddTrigonometricGpuKernels,
+    // ops/image
+    AddImageGpuKernels,
     // ops/index
     AddFlatIndicesGpuKernels, AddGatherGpuKernels, AddGatherGradGpuKernels, AddOneHotGpuKernels,
     // ops/losses

@@ -59,9 +59,14 @@ absl::Status AddTrainStep(TrainingProgram& program, ProgramRun& run, Made& made)
   return absl::OkStatus();
 }
 
-// The fields of the dataset, which MixUp adds others to.
-absl::Span<const data::Field> FieldsOfData(const data::Prefetcher& input) {
-  return input.fields().subspan(0, input.dataset().fields().size());
+// The fields of batches for evaluation, to which MixUp adds none, and whose images workers make.
+std::vector<data::Field> FieldsToEvaluate(const data::Prefetcher& input) {
+  const absl::Span<const data::Field> of_data = input.fields().subspan(0, input.dataset().fields().size());
+  std::vector<data::Field> fields(of_data.begin(), of_data.end());
+  for (data::Field& field : fields) {
+    if (field.in_step != nullptr) field = {.name = field.name, .shape = Shape(field.in_step->shape)};
+  }
+  return fields;
 }
 
 absl::StatusOr<std::unique_ptr<Made>> Make(TrainingProgram& program, ProgramRun& run) {
@@ -77,7 +82,7 @@ absl::StatusOr<std::unique_ptr<Made>> Make(TrainingProgram& program, ProgramRun&
                              .Device(run.devices.device(step.towers[0].device).name())
                              .Replica(step.towers[0].scope.replica())
                              .ReuseVariables(Reuse::kAlways);
-  if (run.test != nullptr) RETURN_IF_ERROR(program.AddEvaluation(run, of_tower, FieldsOfData(*made->input)));
+  if (run.test != nullptr) RETURN_IF_ERROR(program.AddEvaluation(run, of_tower, FieldsToEvaluate(*made->input)));
   ASSIGN_OR_RETURN(made->session, Session::Create(made->graph, run.devices, run.session));
   return made;
 }

@@ -33,6 +33,7 @@
 #include "ops/attention.h"
 #include "ops/builtin_ops.h"
 #include "ops/collective.h"
+#include "ops/image.h"
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/random.h"
@@ -285,6 +286,8 @@ const Call kNetworks[] = {
     CALL(ops::ResizeNearest(s, w.three, 2, 2)),
     CALL(ops::ResizeBilinear(s, w.bad, 2, 2)),
     CALL(ops::ResizeBilinear(s, w.three, 2, 2)),
+    CALL(ops::AugmentImages(s, w.three, w.ints, {}, 1)),
+    CALL(ops::GatherAndAugmentImages(s, w.three, w.ints, {}, 1)),
     CALL(ops::LocalResponseNormalization(s, w.ints)),
     CALL(ops::ChannelMoments(s, w.bad)),
     CALL(ops::BatchNorm(s, w.bad, w.three, w.three)),

@@ -13,6 +13,7 @@ std::vector<OpCase> ArrayValueCases();
 std::vector<OpCase> AttentionCases();
 std::vector<OpCase> ConvolutionCases();
 std::vector<OpCase> EinsumCases();
+std::vector<OpCase> ImageCases();
 std::vector<OpCase> IndexCases();
 std::vector<OpCase> MatMulCases();
 std::vector<OpCase> NnCases();
