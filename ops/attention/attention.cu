@@ -86,16 +86,18 @@ struct AttendTile {
   }
 };
 
+template <bool packed>
+constexpr int kMask = packed ? 1 : 3;  // the input, if there is one
+
 template <class T, bool packed>
 absl::StatusOr<Kernel> MakeGpuAttention(const KernelSpec& spec) {
-  constexpr int kMask = packed ? 1 : 3;
-  const Problem p = attention::MakeProblem(spec, packed, kMask);
+  const Problem p = attention::MakeProblem(spec, packed, kMask<packed>);
   RETURN_IF_ERROR(attention::CheckExtents(p));
   Kernel own = attention::WithTiling<T, false>(p.d, spec.device->math().tf32, [&p](auto tiling) {
     using Tiling = decltype(tiling);
     using S = typename Tiling::S;
     return Kernel{[p](const KernelContext& at) {
-      const Operands<S> in(p, at, packed, kMask);
+      const Operands<S> in(p, at, packed, kMask<packed>);
       const AttendTile<Tiling> body{p, in, at.output<S>(0), at.output<typename Tiling::C>(1),
                                     attention::ReadsPacks<S>(p, in.q, in.k, in.v)};
       return gpu::ForEachWarpBlock(*at.stream, attention::Blocks<Tiling>(p.h, p.n, p.t, p.d), Tiling::kBytes, body);
