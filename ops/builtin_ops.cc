@@ -92,7 +92,9 @@ OpRegistry MakeBuiltinOps() {
   // Each rewrite sees the results of those before it.
   registry.AddRewrite({"bias_activation", FuseBiasAndActivation});
   registry.AddRewrite({"pool_masks", MaskBeforePoolGradients});
+  registry.AddRewrite({"pool_biases", SumBiasesBeforePoolGradients});
   registry.AddRewrite({"norms", FuseNorms});
+  registry.AddRewrite({"lrn_masks", MaskLrnGradients});
   registry.AddRewrite({"input_gradients", FuseInputGradients});
   registry.AddRewrite({"cancel_transposes", CancelTransposes, /*fuses=*/false});
   registry.AddRewrite({"l2_losses", JoinL2Losses});

@@ -9,7 +9,7 @@
 
 namespace belfry::ops {
 
-// dx[i] = dy[i], with the addend if there is one, where y[i] > 0; else 0. dx may be any of the others.
+// dx[i] = dy[i], with the addend if there is one, where y[i] > 0 or there is no y; else 0. dx may be any of the others.
 template <class T>
 void AddAndMask(int64_t n, const T* dy, const T* addend, const T* y, T* dx) {
   using C = Compute<T>;
@@ -18,13 +18,12 @@ void AddAndMask(int64_t n, const T* dy, const T* addend, const T* y, T* dx) {
     for (int64_t at = begin; at < end; at += kBlock) {
       const int64_t size = std::min(kBlock, end - at);
       const C* const wide = Widened(dy + at, sum_block, size);
-      const C* const wide_y = Widened(y + at, y_block, size);
+      const C* const wide_y = y == nullptr ? nullptr : Widened(y + at, y_block, size);
       C* const sum = Wide(dx + at, sum_block);
-      if (addend == nullptr) {
-        for (int64_t i = 0; i < size; ++i) sum[i] = wide_y[i] > 0 ? wide[i] : C(0);
-      } else {
-        const C* const wide_addend = Widened(addend + at, addend_block, size);
-        for (int64_t i = 0; i < size; ++i) sum[i] = wide_y[i] > 0 ? wide[i] + wide_addend[i] : C(0);
+      const C* const wide_addend = addend == nullptr ? nullptr : Widened(addend + at, addend_block, size);
+      for (int64_t i = 0; i < size; ++i) sum[i] = addend == nullptr ? wide[i] : wide[i] + wide_addend[i];
+      if (y != nullptr) {
+        for (int64_t i = 0; i < size; ++i) sum[i] = wide_y[i] > 0 ? sum[i] : C(0);
       }
       Narrowed(sum, dx + at, size);
     }

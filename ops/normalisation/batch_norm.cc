@@ -165,6 +165,23 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
                 numbers_bytes + sums.workspace_bytes()};
 }
 
+// Inputs as of BatchNormReluGrad, and an addend of dy.
+template <class T>
+absl::StatusOr<Kernel> MakeReluGradOfSum(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(
+      Kernel kernel,
+      (MakeGrad<Then::kRelu, T>({spec.name, spec.attrs, spec.inputs.subspan(0, 6), spec.outputs, spec.device})));
+  kernel.run = [run = std::move(kernel.run), n = spec.inputs[0].shape.elements()](const KernelContext& context) {
+    AddAndMask<T>(n, context.input<T>(1), context.input<T>(6), nullptr, context.output<T>(0));
+    const void* const inputs[] = {context.inputs[0], context.outputs[0], context.inputs[2],
+                                  context.inputs[3], context.inputs[4],  context.inputs[5]};
+    KernelContext summed = context;
+    summed.inputs = inputs;
+    return run(summed);
+  };
+  return kernel;
+}
+
 // Inputs x, dy, scale, mean, variance, the output of a ReLU over the normalisation and an addend and, if one is added,
 // an addend of dy; outputs dx, dscale, doffset and the gradient of the ReLU's input.
 template <class T>
@@ -226,6 +243,12 @@ absl::StatusOr<std::vector<Shape>> NormGradShape(const ShapeArgs& args) {
   return std::vector<Shape>{x, Shape({x[-1]}), Shape({x[-1]})};
 }
 
+absl::StatusOr<std::vector<Shape>> ReluGradOfSumShape(const ShapeArgs& args) {
+  ASSIGN_OR_RETURN(std::vector<Shape> shapes,
+                   NormGradShape({args.attrs, args.inputs.subspan(0, 6), args.dtypes.subspan(0, 6)}));
+  ASSIGN_OR_RETURN(shapes[0], shapes[0].Merge(args.inputs[6]));
+  return shapes;
+}
 absl::StatusOr<std::vector<Shape>> AddReluGradShape(const ShapeArgs& args) {
   ASSIGN_OR_RETURN(std::vector<Shape> shapes,
                    NormGradShape({args.attrs, args.inputs.subspan(0, 5), args.dtypes.subspan(0, 5)}));
@@ -332,6 +355,13 @@ void RegisterBatchNorm(OpRegistry& registry) {
   gradient.gradient = NoGradient(kByThePass);
   gradient.kernels = Kernels<float, double, Half, BFloat16>(
       "CPU", [](auto tag) { return &MakeGrad<Then::kRelu, typename decltype(tag)::type>; });
+  registry.Add(gradient);
+  gradient.name = "BatchNormReluGradOfSum";
+  gradient.inputs.push_back({"dy_addend"});
+  gradient.shape = ReluGradOfSumShape;
+  gradient.in_place = {{1, 0}, {6, 0}};
+  gradient.kernels = Kernels<float, double, Half, BFloat16>(
+      "CPU", [](auto tag) { return &MakeReluGradOfSum<typename decltype(tag)::type>; });
   registry.Add(gradient);
   gradient.name = "BatchNormAddReluGrad";
   gradient.inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("mean"), Wide("variance"), {"relu"}};

@@ -154,18 +154,20 @@ absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
   }};
 }
 
-// Reads x and dy; dy counts as 0 where the ReLU gave 0.
-template <Then then, class T>
+// Reads x and dy, with an addend of dy if there is one; dy counts as 0 where the ReLU gave 0.
+template <Then then, bool add, class T>
 struct Slope {
   using C = gpu::Compute<T>;
-  const gpu::Stored<T>*x, *dy;
+  const gpu::Stored<T>*x, *dy, *addend;
   const C *scale, *offset, *mean, *variance;
   C epsilon;
 
   BELFRY_GPU NormColumn<C> Column(int64_t c) const {
     return {mean[c], scale[c] / std::sqrt(variance[c] + epsilon), then == Then::kRelu ? offset[c] : C(0)};
   }
-  BELFRY_GPU Pair<T> Read(int64_t at) const { return {x[at], dy[at]}; }
+  BELFRY_GPU Pair<T> Read(int64_t at) const {
+    return {x[at], add ? gpu::Narrow<T>(gpu::Widen(dy[at]) + gpu::Widen(addend[at])) : dy[at]};
+  }
   BELFRY_GPU C operator()(const NormColumn<C>& normal, const Pair<T>& in) const {
     constexpr C kZero = functor::RoundsToZero(kDTypeOf<T>);
     const C slope = gpu::Widen(in.second);
@@ -174,12 +176,12 @@ struct Slope {
 };
 
 // Sums d and d (x - mean), where d are the slopes.
-template <Then then, class T>
+template <Then then, bool add, class T>
 struct SlopeSums {
   using C = gpu::Compute<T>;
   using Sum = Sums<C, 2>;
   using Partial = Sum;
-  Slope<then, T> slope;
+  Slope<then, add, T> slope;
 
   BELFRY_GPU NormColumn<C> Begin(int64_t c, int64_t) const { return slope.Column(c); }
   BELFRY_GPU Pair<T> Read(int64_t at, int64_t) const { return slope.Read(at); }
@@ -204,14 +206,14 @@ struct StoreSlopes {
 
 // dx = scale / sqrt(variance + epsilon) (d - share (doffset + z dscale)), where z is x normalised. share is 1 / rows,
 // or 0 if mean and variance do not depend on x.
-template <Then then, class T>
+template <Then then, bool add, class T>
 struct BatchNormGradient {
   using C = gpu::Compute<T>;
   struct Column {
     NormColumn<C> normal;
     C inverse, doffset, dscale;
   };
-  Slope<then, T> slope;
+  Slope<then, add, T> slope;
   const C *dscale, *doffset;
   gpu::Stored<T>* dx;
   C share;
@@ -275,17 +277,17 @@ absl::StatusOr<Kernel> MakeAddReluGrad(const KernelSpec& spec) {
         RETURN_IF_ERROR(GpuColumnSums(*at.stream, parts, partials, tickets, sums,
                                       StoreSlopes<C>{variance, epsilon, dscale, doffset}));
         if (parts.rows == 0) return absl::OkStatus();
-        const Slope<Then::kNothing, T> slope{x, d, at.input<C>(2), nullptr, mean, variance, epsilon};
+        const Slope<Then::kNothing, false, T> slope{x, d, nullptr, at.input<C>(2), nullptr, mean, variance, epsilon};
         return ForEachElementByColumn(*at.stream, slices,
-                                      BatchNormGradient<Then::kNothing, T>{slope, dscale, doffset, at.output<S>(0),
-                                                                           1 / static_cast<C>(parts.rows)});
+                                      BatchNormGradient<Then::kNothing, false, T>{
+                                          slope, dscale, doffset, at.output<S>(0), 1 / static_cast<C>(parts.rows)});
       });
 }
 
-// Inputs x, dy, scale, [offset,] mean, variance; outputs dx, dscale, doffset. With the offset, dy is the gradient of a
-// ReLU that follows the normalisation; its output is recomputed from x, which takes no memory traffic, whereas reading
-// y would.
-template <Then then, class T>
+// Inputs x, dy, scale, [offset,] mean, variance and, if one is added, an addend of dy; outputs dx, dscale, doffset.
+// With the offset, dy is the gradient of a ReLU that follows the normalisation; its output is recomputed from x, which
+// takes no memory traffic, whereas reading y would.
+template <Then then, bool add, class T>
 absl::StatusOr<Kernel> MakeOwnGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
@@ -302,13 +304,14 @@ absl::StatusOr<Kernel> MakeOwnGrad(const KernelSpec& spec) {
                                                               uint32_t* tickets) {
         const C *variance = at.input<C>(kMean + 1), *offset = then == Then::kRelu ? at.input<C>(3) : nullptr;
         C *dscale = at.output<C>(1), *doffset = at.output<C>(2);
-        const Slope<then, T> slope{at.input<S>(0),     at.input<S>(1), at.input<C>(2), offset,
-                                   at.input<C>(kMean), variance,       epsilon};
-        RETURN_IF_ERROR(GpuColumnSums(*at.stream, parts, partials, tickets, SlopeSums<then, T>{slope},
+        const S* const addend = add ? at.input<S>(kMean + 2) : nullptr;
+        const Slope<then, add, T> slope{at.input<S>(0), at.input<S>(1),     addend,   at.input<C>(2),
+                                        offset,         at.input<C>(kMean), variance, epsilon};
+        RETURN_IF_ERROR(GpuColumnSums(*at.stream, parts, partials, tickets, SlopeSums<then, add, T>{slope},
                                       StoreSlopes<C>{variance, epsilon, dscale, doffset}));
         if (parts.rows == 0) return absl::OkStatus();
         return ForEachElementByColumn(*at.stream, slices,
-                                      BatchNormGradient<then, T>{slope, dscale, doffset, at.output<S>(0), share});
+                                      BatchNormGradient<then, add, T>{slope, dscale, doffset, at.output<S>(0), share});
       });
 }
 
@@ -341,7 +344,7 @@ absl::StatusOr<Kernel> MakeLibraryGrad(const KernelSpec& spec) {
 // Only our kernels support a ReLU here: cuDNN's fused engines expect its mask as bits, which would have to be stored.
 template <class T>
 absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(Kernel own, (MakeOwnGrad<Then::kNothing, T>(spec)));
+  ASSIGN_OR_RETURN(Kernel own, (MakeOwnGrad<Then::kNothing, false, T>(spec)));
   if (!LibraryMay(spec) || spec.attrs.Bool("fixed_statistics")) return own;
   return FasterKernel(spec, "BatchNormGrad", std::move(own), [&] { return MakeLibraryGrad(spec); });
 }
@@ -364,7 +367,10 @@ void AddBatchNormGpuKernels(KernelTable& table) {
   table.AddKernels("BatchNormGrad", Kernels<float, double, Half, BFloat16>(
                                         "GPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; }));
   table.AddKernels("BatchNormReluGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                     return &MakeOwnGrad<Then::kRelu, typename decltype(tag)::type>;
+                     return &MakeOwnGrad<Then::kRelu, false, typename decltype(tag)::type>;
+                   }));
+  table.AddKernels("BatchNormReluGradOfSum", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeOwnGrad<Then::kRelu, true, typename decltype(tag)::type>;
                    }));
   table.AddKernels("BatchNormAddReluGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
                      return &MakeAddReluGrad<false, typename decltype(tag)::type>;

@@ -130,12 +130,13 @@ absl::StatusOr<Kernel> MakeLrn(const KernelSpec& spec) {
   return Kernel{run, static_cast<size_t>(g.slices * g.slice_elements()) * sizeof(C)};
 }
 
-// dx[i] = dy[i] base[i]^-beta - 2 alpha beta x[i] sum dy[j] x[j] base[j]^(-beta - 1), over j within the radius of i.
+// dx[i] = dy[i] base[i]^-beta - 2 alpha beta x[i] sum dy[j] x[j] base[j]^(-beta - 1), over j within the radius of i. If
+// masked, 0 where x[i] is not above 0.
 template <class T>
 absl::StatusOr<Kernel> MakeLrnGrad(const KernelSpec& spec) {
   using C = Compute<T>;
   const LrnGeometry g(spec, 3 + 2 * kWide<T>);
-  const auto run = [g](const KernelContext& context) {
+  const auto run = [g, masked = spec.attrs.Bool("masked")](const KernelContext& context) {
     const C factor = static_cast<C>(-2 * g.alpha * g.beta);
     g.ForEachBlock<C>(context.workspace, [&](int64_t at, int64_t rows, C* buffers) {
       const int64_t n = rows * g.channels, all = g.block * g.channels;
@@ -152,7 +153,11 @@ absl::StatusOr<Kernel> MakeLrnGrad(const KernelSpec& spec) {
         }
       }
       WindowSums(g, rows, buffers, sums);
-      for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * power[i] + factor * x[i] * sums[i];
+      if (masked) {
+        for (int64_t i = 0; i < n; ++i) dx[i] = x[i] > 0 ? dy[i] * power[i] + factor * x[i] * sums[i] : C(0);
+      } else {
+        for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * power[i] + factor * x[i] * sums[i];
+      }
       Narrowed(dx, context.output<T>(0) + at, n);
     });
     return absl::OkStatus();
@@ -178,6 +183,8 @@ Output LocalResponseNormalization(OpScope scope, Output x, const LrnOptions& opt
 
 void RegisterLrn(OpRegistry& registry) {
   const std::vector<AttrDef> attrs = {{"depth_radius", int64_t{5}}, {"bias", 1.0}, {"alpha", 1.0}, {"beta", 0.5}};
+  std::vector<AttrDef> with_mask = attrs;
+  with_mask.push_back({"masked", false});  // set by the rewrite "lrn_masks"
   registry.Add({.name = "LRN",
                 .inputs = {{"x"}},
                 .outputs = {{"y"}},
@@ -192,7 +199,7 @@ void RegisterLrn(OpRegistry& registry) {
                 .inputs = {{"dy"}, {"x"}},
                 .outputs = {{"dx"}},
                 .types = {{"T", kFloatTypes}},
-                .attrs = attrs,
+                .attrs = with_mask,
                 .shape = LrnShape,
                 .gradient = NoSecondDerivative(),
                 .in_place = {{0, 0}, {1, 0}},

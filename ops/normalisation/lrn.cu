@@ -98,10 +98,10 @@ absl::StatusOr<Kernel> MakeLrn(const KernelSpec& spec) {
                 static_cast<size_t>(g.teams() * g.channels.divisor()) * sizeof(C)};
 }
 
-// dx[i] = dy[i] base[i]^-beta - 2 alpha beta x[i] sum dy[j] x[j] base[j]^(-beta - 1), over j within the radius of i. A
-// team keeps both factors of its row in scratch, so dx may be dy or x.
+// dx[i] = dy[i] base[i]^-beta - 2 alpha beta x[i] sum dy[j] x[j] base[j]^(-beta - 1), over j within the radius of i. If
+// masked, 0 where x[i] is not above 0. A team keeps both factors of its row in scratch, so dx may be dy or x.
 template <class T>
-absl::Status Backward(Stream& stream, const LrnGeometry<gpu::Compute<T>>& g, gpu::Compute<T>* scratch,
+absl::Status Backward(Stream& stream, const LrnGeometry<gpu::Compute<T>>& g, gpu::Compute<T>* scratch, bool masked,
                       const gpu::Stored<T>* dy, const gpu::Stored<T>* x, gpu::Stored<T>* dx) {
   using C = gpu::Compute<T>;
   const int64_t teams = g.teams(), channels = g.channels.divisor();
@@ -119,7 +119,8 @@ absl::Status Backward(Stream& stream, const LrnGeometry<gpu::Compute<T>>& g, gpu
       team.Wait();
       for (int64_t c = team.rank; c < channels; c += team.size) {
         const C sum = g.WindowSum(c, [=](int64_t j) { return inner[j]; });
-        dx[first + c] = gpu::Narrow<T>(direct[c] + factor * gpu::Widen(x[first + c]) * sum);
+        const C at = gpu::Widen(x[first + c]);
+        dx[first + c] = gpu::Narrow<T>(!masked || at > 0 ? direct[c] + factor * at * sum : C(0));
       }
       if (row + teams < g.rows) team.Wait();
     }
@@ -131,9 +132,9 @@ absl::StatusOr<Kernel> MakeLrnGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
   const LrnGeometry<C> g(spec);
-  return Kernel{[g](const KernelContext& at) {
-                  return Backward<T>(*at.stream, g, static_cast<C*>(at.workspace), at.input<S>(0), at.input<S>(1),
-                                     at.output<S>(0));
+  return Kernel{[g, masked = spec.attrs.Bool("masked")](const KernelContext& at) {
+                  return Backward<T>(*at.stream, g, static_cast<C*>(at.workspace), masked, at.input<S>(0),
+                                     at.input<S>(1), at.output<S>(0));
                 },
                 static_cast<size_t>(2 * g.teams() * g.channels.divisor()) * sizeof(C)};
 }

@@ -28,8 +28,16 @@ namespace batch_norm_grad {
 inline constexpr int kX = 0, kDy = 1, kScale = 2, kMean = 3, kVariance = 4;
 }
 
+// Inputs of LRNGrad.
+namespace lrn_grad {
+inline constexpr int kDy = 0, kX = 1;
+}
+
 // The rewrite "norms" (rewrites/norms.cc). Makes one node of a batch norm, an addition after it and the ReLU after
 // that, where nothing else reads what lies between; and of the gradients of batch norm and of the ReLU over it.
 absl::Status FuseNorms(Program& program, const RewriteContext& context);
+// The rewrite "lrn_masks" (rewrites/lrn_masks.cc). The gradient of local response normalisation masks what it writes,
+// where its input is the output of a ReLU whose gradient comes next.
+absl::Status MaskLrnGradients(Program& program, const RewriteContext& context);
 
 }  // namespace belfry::ops

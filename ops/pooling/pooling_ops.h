@@ -19,5 +19,9 @@ inline constexpr int kX = 0, kWinners = 1, kDy = 2;
 // pool's: a window's winner is above 0 where the pool's output is. The same bits from fewer elements, and the ReLU's
 // output need not be kept for the backward pass.
 absl::Status MaskBeforePoolGradients(Program& program, const RewriteContext& context);
+// The rewrite "pool_biases" (rewrites/pool_biases.cc), for GPUs. The gradient of a bias under a maximum pool sums the
+// pool's gradients: each of these goes to one element, its window's winner. There are fewer, and none is rounded to 16
+// bits after it was added to another.
+absl::Status SumBiasesBeforePoolGradients(Program& program, const RewriteContext& context);
 
 }  // namespace belfry::ops

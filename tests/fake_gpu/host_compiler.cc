@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "framework/base/half.h"
 #include "framework/base/mutex.h"
 #include "framework/base/status.h"
 #include "framework/io/checksum.h"
@@ -34,23 +36,16 @@ constexpr absl::string_view kBefore = R"(
 namespace belfry {
 struct Half { uint16_t bits; };
 struct BFloat16 { uint16_t bits; };
-inline float Widen(Half x) {
-  _Float16 y;
-  std::memcpy(&y, &x, 2);
-  return y;
-}
+static float (*widen_half)(uint16_t);
+static uint16_t (*narrow_half)(float);
+inline float Widen(Half x) { return widen_half(x.bits); }
 inline float Widen(BFloat16 x) {
   const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
   float y;
   std::memcpy(&y, &bits, 4);
   return y;
 }
-inline Half NarrowTo(Half, float x) {
-  const auto y = static_cast<_Float16>(x);
-  Half h;
-  std::memcpy(&h, &y, 2);
-  return h;
-}
+inline Half NarrowTo(Half, float x) { return {narrow_half(x)}; }
 inline BFloat16 NarrowTo(BFloat16, float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, 4);
@@ -65,6 +60,10 @@ struct Dim { unsigned x; };
 static thread_local Dim blockIdx, threadIdx, gridDim;
 )";
 constexpr absl::string_view kAfter = R"(
+extern "C" void belfry_use(float (*widen)(uint16_t), uint16_t (*narrow)(float)) {
+  belfry::widen_half = widen;
+  belfry::narrow_half = narrow;
+}
 extern "C" void belfry_run(const void* table, unsigned blocks, unsigned threads) {
   gridDim.x = blocks;
   for (blockIdx.x = blocks; blockIdx.x-- > 0;) {
@@ -76,6 +75,11 @@ extern "C" void belfry_run(const void* table, unsigned blocks, unsigned threads)
 )";
 
 using Run = void (*)(const void* table, unsigned blocks, unsigned threads);
+using Use = void (*)(float (*widen)(uint16_t), uint16_t (*narrow)(float));
+
+// Conversions of float16, a type that not every compiler has.
+float WidenHalf(uint16_t bits) { return static_cast<float>(std::bit_cast<Half>(bits)); }
+uint16_t NarrowHalf(float x) { return std::bit_cast<uint16_t>(static_cast<Half>(x)); }
 
 class HostKernel final : public CompiledKernel {
  public:
@@ -128,6 +132,7 @@ absl::StatusOr<std::shared_ptr<const CompiledKernel>> CompileForHost(const std::
   ASSIGN_OR_RETURN(const std::string path, Library(source));
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return absl::InternalError(dlerror());
+  reinterpret_cast<Use>(dlsym(library, "belfry_use"))(&WidenHalf, &NarrowHalf);
   auto kernel = std::make_shared<const HostKernel>(reinterpret_cast<Run>(dlsym(library, "belfry_run")));
   known->kernels[source] = kernel;
   return kernel;

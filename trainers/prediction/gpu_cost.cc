@@ -22,6 +22,7 @@ struct OpFacts {
   int launches = 1;
   // How often inputs 0 and 1 are read.
   double reads[2] = {1, 1};
+  double other_reads = 1;
 };
 constexpr OpFacts kFacts[] = {
     {"BatchNorm", 2, {2, 1}},
@@ -31,6 +32,7 @@ constexpr OpFacts kFacts[] = {
     {"BatchNormGrad", 2, {2, 2}},
     {"BatchNormRelu", 2, {2, 1}},
     {"BatchNormReluGrad", 2, {2, 2}},
+    {"BatchNormReluGradOfSum", 2, {2, 2}, 2},
     {"Conv2D", 2},
     {"Conv2DBackpropFilter", 2},
     {"Conv2DBackpropFilterBias", 3},
@@ -194,7 +196,8 @@ Work WorkOf(const OpDef& op) {
 
 double ReadsOf(const OpDef& op, int index) {
   const OpFacts* const facts = FactsOf(op);
-  return facts == nullptr || index > 1 ? 1 : facts->reads[index];
+  if (facts == nullptr) return 1;
+  return index > 1 ? facts->other_reads : facts->reads[index];
 }
 
 Demand DemandOf(const Program& program, const ProgramNode& node) {

@@ -94,14 +94,29 @@ class NormFuser {
                       mean.index == batch_norm::kMean && variance == Value{mean.node, batch_norm::kVariance} &&
                       !node.attrs.Bool("fixed_statistics") &&
                       node.attrs.Float("epsilon") == forward.attrs.Float("epsilon") && forward.device == node.device;
-    const OpDef* op = FusedOp(context_, "BatchNormReluGrad", node, {&mask});
+    const Value slopes = mask.inputs[relu_grad::kDy];
+    const ProgramNode& sum = nodes_[slopes.node];
+    const bool adds = OnGpu(node) && IsSumOfTwo(slopes, dy.node);
+    const OpDef* op = adds ? FusedOp(context_, "BatchNormReluGradOfSum", node, {&mask, &sum})
+                           : FusedOp(context_, "BatchNormReluGrad", node, {&mask});
     if (!same || op == nullptr) return false;
     node.op = op;
     node.attrs = forward.attrs;
     // In the order of BatchNormReluGrad: x, dy, scale, offset, mean, variance.
-    node.inputs = {x, mask.inputs[relu_grad::kDy], scale, forward.inputs[batch_norm::kOffset], mean, variance};
+    node.inputs = {x, adds ? sum.inputs[0] : slopes, scale, forward.inputs[batch_norm::kOffset], mean, variance};
+    if (adds) node.inputs.push_back(sum.inputs[1]);
     return true;
   }
+
+  // True for the sum of two tensors, which is read by `reader` only and may become part of it. Kernels for CPUs take no
+  // sums in: there, these are parts of other passes over memory.
+  bool IsSumOfTwo(Value value, int reader) const {
+    const ProgramNode& sum = nodes_[value.node];
+    return (sum.op->name == "AddN" || sum.op->name == "Add") && sum.inputs.size() == 2 &&
+           program_.spec(sum.inputs[0]).shape == program_.spec(sum.inputs[1]).shape &&
+           guard_.Allows(value.node, reader);
+  }
+  bool OnGpu(const ProgramNode& node) const { return context_.devices.device(node.device).type() == "GPU"; }
 
   // BatchNormGrad of what ReluGrad gives, which others read, too: the mask's node becomes both. On CPUs Winograd's
   // kernels mask what they give at no cost.
@@ -112,7 +127,7 @@ class NormFuser {
     ProgramNode& mask = nodes_[dy.node];
     if (mask.op->name != "ReluGrad" || mask.device != node.device || !guard_.AllowsSooner(i)) return;
     if (node.attrs.Bool("fixed_statistics") || !guard_.AllowsSooner(dy.node)) return;
-    if (context_.devices.device(node.device).type() != "GPU") return;
+    if (!OnGpu(node)) return;
     for (const int input : {grad::kX, grad::kScale, grad::kMean, grad::kVariance}) {
       const int from = node.inputs[input].node;
       const auto fused = fused_.find(from);
@@ -122,9 +137,7 @@ class NormFuser {
     inputs[grad::kDy] = mask.inputs[relu_grad::kDy];
     inputs.push_back(mask.inputs[relu_grad::kY]);
     const ProgramNode& sum = nodes_[inputs[grad::kDy].node];
-    const bool adds = (sum.op->name == "AddN" || sum.op->name == "Add") && sum.inputs.size() == 2 &&
-                      program_.spec(sum.inputs[0]).shape == program_.spec(sum.inputs[1]).shape &&
-                      guard_.Allows(inputs[grad::kDy].node, dy.node);
+    const bool adds = IsSumOfTwo(inputs[grad::kDy], dy.node);
     const OpDef* op = adds ? FusedOp(context_, "BatchNormAddReluGradOfSum", node, {&mask, &sum})
                            : FusedOp(context_, "BatchNormAddReluGrad", node, {&mask});
     if (op == nullptr) return;

@@ -11,6 +11,7 @@ std::vector<OpCase> ArithmeticCases();
 std::vector<OpCase> ArrayCases();
 std::vector<OpCase> ArrayValueCases();
 std::vector<OpCase> AttentionCases();
+std::vector<OpCase> BatchNormCases();
 std::vector<OpCase> ConvolutionCases();
 std::vector<OpCase> EinsumCases();
 std::vector<OpCase> ImageCases();

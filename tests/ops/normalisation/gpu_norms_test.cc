@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -63,7 +64,11 @@ class GpuNorms : public testing::Test {
     if (!step.ok()) return results;
     if (fuse) {
       ops_.clear();
-      for (const ProgramNode& node : (*step)->plan().program.nodes) ops_.push_back(node.op->name);
+      const Program& program = (*step)->plan().program;
+      for (const ProgramNode& node : program.nodes) {
+        ops_.push_back(node.op->name);
+        if (!node.inputs.empty()) read_[node.op->name] = program.spec(node.inputs[0]).shape.elements();
+      }
     }
     EXPECT_TRUE((*step)->Run(values_).ok());
     EXPECT_TRUE((*step)->Wait().ok());
@@ -82,6 +87,9 @@ class GpuNorms : public testing::Test {
   }
   int64_t Count(const std::string& op) const { return std::count(ops_.begin(), ops_.end(), op); }
 
+  // Elements of input 0 of the last node of this op.
+  int64_t Summed(const std::string& op) const { return read_.at(op); }
+
   static constexpr int64_t kChannels = 6;
   std::mt19937 random_{TestSeed()};
   Graph graph_{BuiltinOps()};
@@ -89,6 +97,7 @@ class GpuNorms : public testing::Test {
   std::vector<FeedSpec> feeds_;
   std::vector<Tensor> values_;
   std::vector<std::string> ops_;
+  std::map<std::string, int64_t> read_;
   std::unique_ptr<DeviceSet> devices_;
   const Node* initialize_ = nullptr;
   const Output x_ = Feed({12, 3, 5, kChannels}), shortcut_ = Feed({12, 3, 5, kChannels}), scale_ = Feed({kChannels});
@@ -115,6 +124,22 @@ TEST_F(GpuNorms, TwoNormsUnderOneReLU) {
   EXPECT_EQ(Count("BatchNormAddReluGrad"), 1);
   EXPECT_EQ(Count("BatchNormGrad"), 1);
   EXPECT_EQ(Count("ReluGrad"), 0);
+}
+
+TEST_F(GpuNorms, ASumUnderAReLU) {
+  const Output y = ops::Relu(scope_, ops::BatchNorm(scope_, x_, scale_, Feed({kChannels})).y);
+  Compare(GradientsOf(ops::Add(scope_, WeightedSum(y), WeightedSum(ops::Tanh(scope_, y))), {x_, scale_}));
+  EXPECT_EQ(Count("BatchNormReluGradOfSum"), 1);
+  for (const char* op : {"BatchNormReluGrad", "ReluGrad", "AddN"}) EXPECT_EQ(Count(op), 0) << op;
+}
+
+// The bias's gradient sums what the pool's windows get.
+TEST_F(GpuNorms, ABiasUnderAPool) {
+  const Output bias = Feed({kChannels}), y = ops::Relu(scope_, ops::BiasAdd(scope_, x_, bias));
+  Output loss = WeightedSum(ops::MaxPool(scope_, y, {.height = 3, .width = 3, .stride_h = 2, .stride_w = 2}));
+  Compare(GradientsOf(loss, {bias, x_}));
+  ASSERT_EQ(Count("BiasAddGrad"), 1);
+  EXPECT_EQ(Summed("BiasAddGrad"), 12 * 2 * 3 * kChannels);
 }
 
 TEST_F(GpuNorms, BlocksInSeries) {

@@ -35,13 +35,14 @@ std::vector<int64_t> CountLaunches(const Program& program) {
   const std::vector<Kernel> kernels = MakeKernels(program, fakes, BuiltinOps()).value();
   const std::unique_ptr<Stream> stream = NewCountingStream();
   std::vector<int64_t> launches(program.nodes.size());
+  alignas(64) unsigned char workspace[64];  // which nothing that is only counted touches
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     const ProgramNode& node = program.nodes[i];
     if (kernels[i].run == nullptr || fakes.device(node.device).type() != "GPU") continue;
     const std::vector<const void*> inputs(node.inputs.size());
     const std::vector<void*> outputs(node.outputs.size());
     const int64_t before = CountOf(*stream);
-    const absl::Status status = kernels[i].run({inputs.data(), outputs.data(), nullptr, 0, stream.get()});
+    const absl::Status status = kernels[i].run({inputs.data(), outputs.data(), workspace, 0, stream.get()});
     if (!status.ok()) ADD_FAILURE() << node.name << ": " << status;
     launches[i] = CountOf(*stream) - before;
   }
@@ -82,9 +83,9 @@ struct Limit {
 TEST(Launches, OfAStepAreFew) {
   const DeviceSet devices = DescribedH100();
   const std::vector<Limit> limits = {
-      {TutorialNetwork(DType::kFloat32), 512, 43},   {TutorialNetwork(DType::kBFloat16), 512, 47},
-      {CifarResNet(20, DType::kFloat32), 512, 159},  {CifarResNet(20, DType::kBFloat16), 512, 164},
-      {CifarResNet(56, DType::kBFloat16), 512, 418}, {Gpt(12, 50257, DType::kBFloat16), 8, 561},
+      {TutorialNetwork(DType::kFloat32), 512, 40},   {TutorialNetwork(DType::kBFloat16), 512, 44},
+      {CifarResNet(20, DType::kFloat32), 512, 158},  {CifarResNet(20, DType::kBFloat16), 512, 163},
+      {CifarResNet(56, DType::kBFloat16), 512, 417}, {Gpt(12, 50257, DType::kBFloat16), 8, 561},
   };
   for (const Limit& limit : limits) {
     const auto planned = PlanOf(limit.network, devices, limit.batch);
@@ -109,9 +110,9 @@ struct Bound {
 TEST(PredictedSteps, AreNearPerfectFusion) {
   const DeviceSet devices = DescribedH100();
   const GpuCard card = GpuCard::Find("h100").value();
-  const std::vector<Bound> bounds = {{TutorialNetwork(DType::kBFloat16), 512, 1.16, 1.09},
-                                     {CifarResNet(20, DType::kBFloat16), 512, 1.05, 0.99},
-                                     {CifarResNet(56, DType::kBFloat16), 512, 1.03, 0.97},
+  const std::vector<Bound> bounds = {{TutorialNetwork(DType::kBFloat16), 512, 1.02, 0.87},
+                                     {CifarResNet(20, DType::kBFloat16), 512, 1.03, 0.87},
+                                     {CifarResNet(56, DType::kBFloat16), 512, 1.02, 0.87},
                                      {Gpt(12, 50257, DType::kBFloat16), 8, 1.30, 1.19}};
   for (const Bound& bound : bounds) {
     const auto fused = PlanOf(bound.network, devices, bound.batch);
