@@ -38,10 +38,12 @@ ABSL_FLAG(double, momentum, -1, "Momentum; 0: plain gradient descent; -1: 0 for 
 ABSL_FLAG(std::string, batch_norm, "per_tower",
           "Images over which the batch normalisation of a ResNet takes its statistics. per_tower: those of each tower, "
           "with the moving averages of tower 0. synchronised: those of all towers, so that N towers train as one.");
-ABSL_FLAG(std::string, bucket_size, "1M",
-          "Bytes of gradients to average together: 65536, 512K, 4M. auto: with several processes, those with the "
-          "shortest predicted step, for which the link and some steps are timed first, in a few seconds; 1M in one "
-          "process. The result does not depend on it, except with --averager=nccl.");
+ABSL_FLAG(
+    std::string, bucket_size, "",
+    "Bytes of gradients to average together: 65536, 512K, 4M. Default: 1M for towers on CPUs, 25M for towers on "
+    "GPUs. auto: with several processes on CPUs, those with the shortest predicted step, for which the link and "
+    "some steps are timed first, in a few seconds; otherwise the default. The result does not depend on it, except "
+    "with --averager=nccl.");
 ABSL_FLAG(double, moving_average, 0,
           "Decay of an exponential moving average of the weights, which evaluation then uses; the tutorial's value is "
           "0.9999. 0: no average.");
@@ -134,7 +136,9 @@ absl::Status Cifar10::CheckFlags() const {
   }
   RETURN_IF_ERROR(CheckFlag("cutout", absl::GetFlag(FLAGS_cutout), 0, 24));
   RETURN_IF_ERROR(CheckBelow1("moving_average", absl::GetFlag(FLAGS_moving_average)));
-  RETURN_IF_ERROR(ParseBucketSize(absl::GetFlag(FLAGS_bucket_size)).status());
+  if (const std::string size = absl::GetFlag(FLAGS_bucket_size); !size.empty()) {
+    RETURN_IF_ERROR(ParseBucketSize(size).status());
+  }
   if (absl::GetFlag(FLAGS_variable_update) != "replicated") {
     RETURN_IF_ERROR(RejectFlags({"bucket_size"},
                                 absl::StrCat("a run with --variable_update=", absl::GetFlag(FLAGS_variable_update))));
@@ -155,9 +159,11 @@ absl::Status Cifar10::Configure(ProgramRun& run) {
   run.replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
   ASSIGN_OR_RETURN(run.replicate.loss_scale, LossScaleFromFlags());
   ASSIGN_OR_RETURN(run.replicate.batch_norm, models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
-  ASSIGN_OR_RETURN(const std::optional<size_t> bucket_size, ParseBucketSize(absl::GetFlag(FLAGS_bucket_size)));
-  run.choose_buckets = !bucket_size.has_value();
-  run.replicate.bucket_bytes = bucket_size.value_or(run.replicate.bucket_bytes);
+  if (const std::string size = absl::GetFlag(FLAGS_bucket_size); !size.empty()) {
+    ASSIGN_OR_RETURN(const std::optional<size_t> bytes, ParseBucketSize(size));
+    run.choose_buckets = !bytes.has_value();
+    run.replicate.bucket_bytes = bytes.value_or(0);
+  }
   options_ = {.learning_rate = absl::GetFlag(FLAGS_learning_rate),
               .schedule = absl::GetFlag(FLAGS_schedule),
               .momentum = absl::GetFlag(FLAGS_momentum),

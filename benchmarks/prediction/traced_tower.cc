@@ -133,7 +133,8 @@ absl::StatusOr<TracedTower> TraceTower(TrainingOptions options, int traces) {
     traced.steps.push_back({bucket_bytes, std::move(model)});
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(add(tower, options.replicate.bucket_bytes));
+  const size_t usual = models::DefaultBucketBytes(tower.run->devices());
+  RETURN_IF_ERROR(add(tower, options.replicate.bucket_bytes == 0 ? usual : options.replicate.bucket_bytes));
   const double bytes = traced.steps[0].model.bytes();
   for (size_t size = kSmallestBucket; static_cast<double>(size) / 2 < bytes; size *= 2) {
     options.replicate.bucket_bytes = size;

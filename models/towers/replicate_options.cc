@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "models/towers/replicate_towers.h"
 
@@ -50,6 +53,12 @@ absl::Status Check(const ReplicateOptions& options) {
                                                    "; expected a decay in [0, 1), 0 for no average"));
   }
   return absl::OkStatus();
+}
+
+size_t DefaultBucketBytes(const DeviceSet& devices) {
+  const std::vector<int> towers = devices.TowerDevices();
+  const auto is_gpu = [&](int device) { return devices.device(device).type() == "GPU"; };
+  return size_t{std::all_of(towers.begin(), towers.end(), is_gpu) ? 25u : 1u} << 20;
 }
 
 }  // namespace belfry::models

@@ -209,8 +209,11 @@ TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, absl::Span<co
   }
   TrainStep step;
   std::vector<BuiltTower> towers;
-  if (scope.status().ok())
-    step = Replicate(scope.InTrainStep(options.name), devices, fields, model, optimizer, options, towers);
+  if (scope.status().ok()) {
+    ReplicateOptions resolved = options;
+    if (resolved.bucket_bytes == 0) resolved.bucket_bytes = DefaultBucketBytes(devices);
+    step = Replicate(scope.InTrainStep(options.name), devices, fields, model, optimizer, resolved, towers);
+  }
   for (BuiltTower& tower : towers) step.towers.push_back(std::move(tower.result));
   // After an error callers may still index the towers.
   const size_t size = devices.size() == 0 ? 1 : devices.TowerDevices().size();

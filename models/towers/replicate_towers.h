@@ -51,8 +51,9 @@ struct ReplicateOptions {
   VariableUpdate variable_update = VariableUpdate::kReplicated;
   BatchNormPolicy batch_norm = BatchNormPolicy::kPerTower;
   std::string parameter_device = "/cpu:0";
-  // Bytes of gradients to average together; a bucket's average starts as soon as its last gradient exists.
-  size_t bucket_bytes = size_t{1} << 20;
+  // Bytes of gradients to average together; a bucket's average starts as soon as its last gradient exists. 0:
+  // DefaultBucketBytes.
+  size_t bucket_bytes = 0;
   // Divides the optimizer's state among the towers of all processes (ZeRO, stage 1: Rajbhandari et al., 2020): each
   // tower receives its part of the averaged gradients, keeps the slots of that part only, updates that part of the
   // variables, and all gather the parts. As many bytes travel as without, half of them after the backward pass. With
@@ -96,6 +97,10 @@ struct TrainTower {
   std::vector<TrainMetric> metrics;  // this tower's means, in the order of TrainStep::metrics
   std::vector<Variable> variables;   // those that it trains; with a parameter device, the same ones for all towers
 };
+
+// 1 MiB, or 25 MiB if all towers are on GPUs, as in PyTorch's DistributedDataParallel: NCCL takes some 20 us for an
+// average of any size, and reaches the bandwidth of NVLink with tens of MiB only.
+size_t DefaultBucketBytes(const DeviceSet& devices);
 
 // A training step. A Trainer runs it; by hand, feed `batch` of every tower and run `update` (Batch::Feeds,
 // Session::Run), after `initialize` once. If building it failed, Scope::status() and Session::Create report the error,

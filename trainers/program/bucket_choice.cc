@@ -131,9 +131,7 @@ absl::StatusOr<BucketChoice> ChooseBuckets(World& world, const DeviceSet& device
   Exchange exchange{.way = way, .towers = static_cast<int>(devices.TowerDevices().size())};
   int threads = 0;
   for (const int tower : devices.TowerDevices()) {
-    if (devices.device(tower).type() != "CPU") {
-      return absl::InvalidArgumentError("--bucket_size=auto chooses for towers on CPUs; give a number of bytes");
-    }
+    if (devices.device(tower).type() != "CPU") return BucketChoice{.bytes = models::DefaultBucketBytes(devices)};
     threads += devices.device(tower).threads();
   }
   ASSIGN_OR_RETURN(const MeasuredLink link, MeasureLink(world, threads, deadline));
