@@ -39,7 +39,7 @@ struct ImagePolicy {
 // By the name of the field. All images of an example are drawn alike, so that a picture and its mask stay together.
 using ImagePolicies = std::map<std::string, ImagePolicy>;
 
-// Who applies the policies.
+// The part of a program that applies the policies.
 enum class AugmentBy : uint8_t {
   kWorkers,          // the threads that make batches: these hold float32 images
   kStep,             // the step, on the tower's device: batches hold the images' bytes

@@ -60,7 +60,7 @@ struct ChannelAffine {
   double scale = 1, bias = 0;
 };
 
-// What the channels of an image share.
+// The numbers that the channels of an image share.
 struct ImageMoments {
   double mean = 0, divisor = 1;
 };

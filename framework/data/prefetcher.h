@@ -32,7 +32,7 @@ struct PrefetcherOptions {
   Position start = {};          // the first batch; to resume, the Batch::next of the last one trained on
   int64_t stride = 1;           // batches of an epoch from one to the next; those between are left to others
   ImagePolicies images = {};    // by field; a field of bytes without one stays as it is
-  // Who applies them. All have the same random numbers, and images that differ by float32 rounding at most.
+  // The part that applies them. All have the same random numbers, and images that differ by float32 rounding at most.
   AugmentBy augment = AugmentBy::kWorkers;
   // MixUp (Zhang et al., "mixup: beyond empirical risk minimization", 2018), from 0, none, to 1000: example i of a
   // batch has a partner j in the same batch, by a permutation, and float32 fields become w x_i + (1 - w) x_j with one w
@@ -94,7 +94,7 @@ class Prefetcher final : public BatchSource {
   };
   // A thread's own state for making examples.
   struct Maker {
-    // By field: for images with a policy, the augmenter, if workers apply it, and memory for bytes that are not for the
+    // For each field: for images with a policy, the augmenter, if workers apply it, and memory for bytes that are not for the
     // batch.
     std::vector<std::optional<Augmenter>> augmenters;
     std::vector<std::vector<std::byte>> images;

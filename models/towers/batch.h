@@ -53,13 +53,13 @@ class Batch {
   std::vector<Feed> Feeds(const data::TowerBatch& examples) const;
 
  private:
-  // What models see as field number `field`.
+  // The images that models see in the place of field number `field`.
   Output ImagesOf(const Scope& scope, const data::ImagesInStep& images, size_t field) const;
 
   Graph* graph_ = nullptr;  // null without fields
   std::string where_;       // "tower_0/"
   std::vector<data::Field> fields_;
-  std::vector<Output> placeholders_, values_;  // values_: what models see
+  std::vector<Output> placeholders_, values_;  // values_: those that models see
 };
 
 }  // namespace belfry::models

@@ -18,7 +18,7 @@ using Normalise = data::ImagePolicy::Normalise;
 constexpr DType kImageTypes[] = {DType::kFloat32};
 constexpr int64_t kMaxParts = 64;
 
-// As numbers, which an Attrs holds.
+// The policy as attributes.
 Attrs AttrsOf(const data::ImagePolicy& policy, uint64_t seed, bool gathers) {
   const auto numbers = [](const std::vector<float>& from) {
     return Tensor::Of<float>(absl::MakeConstSpan(from), Shape({static_cast<int64_t>(from.size())}));

@@ -30,7 +30,7 @@ struct AugmentPlan {
   }
 };
 
-// What the threads of a block share.
+// The memory that the threads of a block share.
 struct AugmentShared {
   data::ByteSums sums[kMaxChannels];
   float scale[kMaxChannels], bias[kMaxChannels];

@@ -37,7 +37,7 @@ data::PrefetcherOptions OptionsOf(FreshRandom& random, AugmentBy augment) {
   return options;
 }
 
-// What a model sees of all towers' batches: images and labels.
+// The images and labels that a model sees, of all towers' batches.
 std::vector<std::vector<Tensor>> SeenBy(const data::Dataset& dataset, const data::PrefetcherOptions& options) {
   const auto input = data::Prefetcher::Create(dataset, options).value();
   Graph graph(BuiltinOps());
