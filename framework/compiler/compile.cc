@@ -112,7 +112,7 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   RETURN_IF_ERROR(dump.After("updates", program));
 
   FindVariableUses(*plan);
-  AssignStreams(*plan);
+  AssignStreams(*plan, devices);
   ASSIGN_OR_RETURN(std::vector<Kernel> kernels, MakeKernels(program, devices, graph.registry()));
   for (const Kernel& kernel : kernels) {
     plan->workspace_bytes.push_back(kernel.workspace_bytes);

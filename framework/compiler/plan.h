@@ -91,7 +91,7 @@ struct Plan {
 bool Runs(const ProgramNode& node);
 
 // Assigns streams, waits and events to an ordered program.
-void AssignStreams(Plan& plan);
+void AssignStreams(Plan& plan, const DeviceSet& devices);
 
 // Lifetimes to offsets (greedy by size, best fit: Pisarchyk and Lee, "Efficient memory management for deep neural net
 // inference", 2020), an output in the place of an input where the OpDef allows it and the input is not needed any more,

@@ -12,15 +12,31 @@ bool MeetsOthers(const Program& program, const ProgramNode& node) {
          static_cast<int64_t>(node.ranks.size()) < program.collectives[node.collective].size;
 }
 
+// Feeds that other devices read, for which they have to wait. The host fills in those of CPUs before the step begins.
+std::vector<bool> FeedsToWaitFor(const Program& program, const DeviceSet& devices) {
+  std::vector<bool> feeds(program.nodes.size());
+  for (const ProgramNode& node : program.nodes) {
+    for (const Value& input : node.inputs) {
+      const int root = Root(program, input).node;
+      const ProgramNode& from = program.nodes[root];
+      if (from.op != &FeedOp() || from.device == node.device) continue;
+      feeds[root] = devices.device(from.device).asynchronous();
+    }
+  }
+  return feeds;
+}
+
 }  // namespace
 
 bool Runs(const ProgramNode& node) { return node.op->kind == OpKind::kKernel || node.op->kind == OpKind::kAllReduce; }
 
-void AssignStreams(Plan& plan) {
+void AssignStreams(Plan& plan, const DeviceSet& devices) {
   const std::vector<ProgramNode>& nodes = plan.program.nodes;
+  const std::vector<bool> feeds = FeedsToWaitFor(plan.program, devices);
   std::map<std::pair<StreamKind, int>, int> stream_of;
-  for (const ProgramNode& node : nodes) {
-    if (!Runs(node)) continue;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const ProgramNode& node = nodes[i];
+    if (!Runs(node) && !feeds[i]) continue;
     stream_of[{StreamKind::kCompute, node.device}] = 0;
     if (MeetsOthers(plan.program, node)) stream_of[{StreamKind::kCollective, node.device}] = 0;
   }
@@ -48,7 +64,7 @@ void AssignStreams(Plan& plan) {
     };
     for (const Value& input : nodes[i].inputs) depend(input.node);
     for (int control : nodes[i].control_inputs) depend(control);
-    if (!Runs(nodes[i])) continue;
+    if (!Runs(nodes[i]) && !feeds[i]) continue;
     const StreamKind kind = MeetsOthers(plan.program, nodes[i]) ? StreamKind::kCollective : StreamKind::kCompute;
     const int own = own_stream[i] = stream_of.at({kind, nodes[i].device});
     for (size_t t = 0; t < streams; ++t) {
@@ -62,9 +78,11 @@ void AssignStreams(Plan& plan) {
     if (own_stream[i] < 0) continue;
     std::vector<Instruction>& instructions = plan.streams[own_stream[i]].instructions;
     for (const auto& [node, stream] : waits[i]) instructions.push_back({Instruction::Kind::kWait, event_of[node]});
-    instructions.push_back(
-        {MeetsOthers(plan.program, nodes[i]) ? Instruction::Kind::kCollective : Instruction::Kind::kRun,
-         static_cast<int>(i)});
+    if (Runs(nodes[i])) {
+      instructions.push_back(
+          {MeetsOthers(plan.program, nodes[i]) ? Instruction::Kind::kCollective : Instruction::Kind::kRun,
+           static_cast<int>(i)});
+    }
     if (event_of[i] >= 0) instructions.push_back({Instruction::Kind::kRecord, event_of[i]});
   }
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -103,6 +104,27 @@ TEST_F(AsynchronousTest, FeedsConstantsAndFetchesCrossByThemselves) {
     EXPECT_THAT((*result)[2].ToDoubles(), ElementsAre(4 * value * value, 9));
     EXPECT_THAT((*result)[3].ToDoubles(), ElementsAre(value, 1));
     EXPECT_EQ((*result)[4].shape(), Shape({0}));
+  }
+}
+
+// Nothing but copies on the first GPU, which has no kernel to run.
+TEST_F(AsynchronousTest, OtherDevicesWaitForFeeds) {
+  const Output x = ops::Placeholder(Gpu(0), DType::kFloat32, {2, 500});
+  const Output flat = ops::Reshape(Gpu(0), x, {1000});
+  const Output on_cpu = ops::Sum(Root().Device("/cpu:0"), x), on_gpu = ops::Sum(Gpu(1), flat);
+  Open(2);
+  for (const std::vector<Output>& fetches : {std::vector<Output>{on_cpu}, {on_gpu}, {on_cpu, on_gpu}}) {
+    auto step = session_->Prepare({{x, {2, 500}}}, fetches);
+    ASSERT_TRUE(step.ok()) << step.status();
+    for (int i = 1; i < 20; ++i) {
+      Tensor value(DType::kFloat32, {2, 500});
+      std::fill_n(value.data<float>(), 1000, static_cast<float>(i));
+      const absl::Status status = (*step)->Run({value});
+      ASSERT_TRUE(status.ok()) << status;
+      for (size_t k = 0; k < fetches.size(); ++k) {
+        ASSERT_EQ((*step)->fetched(static_cast<int>(k)).scalar<float>(), 1000.f * static_cast<float>(i));
+      }
+    }
   }
 }
 
