@@ -83,7 +83,10 @@ double LaunchesOfRowSums(int64_t rows) {
 }
 
 double LaunchesOf(const Program& program, const ProgramNode& node, Work work) {
-  if (node.op == &UpdatesOp()) return std::ceil(static_cast<double>(node.body.size()) / kUpdatesAtOnce);
+  if (node.op == &UpdatesOp()) {
+    const double at_once = node.body[0].op->name == "Increment" ? kCountersAtOnce : kUpdatesAtOnce;
+    return std::ceil(static_cast<double>(node.body.size()) / at_once);
+  }
   if (node.op == &JoinedOp()) {
     const std::vector<bool> shared = SharedInputs(node);
     const auto common = static_cast<int>(absl::c_count(shared, true));
@@ -100,7 +103,7 @@ double LaunchesOf(const Program& program, const ProgramNode& node, Work work) {
   if (node.op->name == "GatherGrad") return LaunchesOfRowSums(program.spec(node.inputs[1]).shape.elements());
   const bool reduces = !node.inputs.empty() && node.outputs.size() == 1 && node.outputs[0].shape.elements() == 1 &&
                        work == Work::kReduction;
-  if (node.op->name == "GlobalNorm") return 1 + std::ceil(static_cast<double>(node.inputs.size()) / kUpdatesAtOnce);
+  if (node.op->name == "GlobalNorm") return 1 + std::ceil(static_cast<double>(node.inputs.size()) / kNormsAtOnce);
   return reduces && program.spec(node.inputs[0]).shape.elements() > kReducedAtOnce ? 2 : 1;
 }
 

@@ -24,7 +24,8 @@ enum class Work {
 inline constexpr int kWorks = 6;
 absl::string_view WorkName(Work work);  // "products", "convolutions" ...
 
-inline constexpr double kUpdatesAtOnce = 48;  // variables that one launch updates, or tensors whose norm it finds
+// Variables that one launch updates, counters that it increments, and tensors whose norm it finds.
+inline constexpr double kUpdatesAtOnce = 48, kCountersAtOnce = 240, kNormsAtOnce = 64;
 
 // The demand of a node, independent of the card.
 struct Demand {
