@@ -5,16 +5,18 @@
 namespace belfry::ops {
 namespace {
 
-template <class T>
+template <class T, int lanes>
 struct AddBias {
-  using C = gpu::Compute<T>;
+  using In = PackOf<T, lanes>;
   const gpu::Stored<T>*x, *bias;
   gpu::Stored<T>* y;
 
-  BELFRY_GPU C Begin(int64_t c, int64_t) const { return gpu::Widen(bias[c]); }
-  BELFRY_GPU gpu::Stored<T> Read(int64_t at, int64_t) const { return x[at]; }
-  BELFRY_GPU void Take(C column, gpu::Stored<T> in, int64_t at, NoSum&) const {
-    y[at] = gpu::Narrow<T>(gpu::Widen(in) + column);
+  BELFRY_GPU In Begin(int64_t c, int64_t) const { return PackAt<T, lanes>(bias + c * lanes); }
+  BELFRY_GPU In Read(int64_t at, int64_t) const { return PackAt<T, lanes>(x + at * lanes); }
+  BELFRY_GPU void Take(const In& column, In in, int64_t at, NoSum&) const {
+    BELFRY_UNROLL
+    for (int j = 0; j < lanes; ++j) in.at[j] = gpu::Narrow<T>(gpu::Widen(in.at[j]) + gpu::Widen(column.at[j]));
+    StorePack<T, lanes>(y + at * lanes, in);
   }
 };
 
@@ -22,24 +24,34 @@ template <class T>
 absl::StatusOr<Kernel> MakeBiasAdd(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   const Shape& y = spec.outputs[0].shape;
-  return Kernel{[slices = ColumnSlices::ForElements(y.elements(0, y.rank() - 1), y[-1]),
-                 empty = y.elements() == 0](const KernelContext& at) {
-    if (empty) return absl::OkStatus();
-    return ForEachElementByColumn(*at.stream, slices, AddBias<T>{at.input<S>(0), at.input<S>(1), at.output<S>(0)});
-  }};
+  return Kernel{
+      [slices = SlicesOf<T>(y.elements(0, y.rank() - 1), y[-1]), empty = y.elements() == 0](const KernelContext& at) {
+        if (empty) return absl::OkStatus();
+        const S *x = at.input<S>(0), *bias = at.input<S>(1);
+        return WithLanes<T>(slices.whole && AreAligned({x, bias, at.output<S>(0)}), [&](auto lanes) {
+          constexpr int kLanes = decltype(lanes)::value;
+          return ForEachElementByColumn(*at.stream, slices.template Of<kLanes>(),
+                                        AddBias<T, kLanes>{x, bias, at.output<S>(0)});
+        });
+      }};
 }
 
-template <class T>
+template <class T, int lanes>
 struct ColumnSum {
   using C = gpu::Compute<T>;
-  using Sum = Sums<C, 1>;
-  using Partial = Sum;
+  using In = PackOf<T, lanes>;
+  using Sum = PerLane<Sums<C, 1>, lanes>;
+  using Partial = Sums<C, 1>;
+  static constexpr int kLanes = lanes;
   const gpu::Stored<T>* dy;
 
   BELFRY_GPU int Begin(int64_t, int64_t) const { return 0; }
-  BELFRY_GPU gpu::Stored<T> Read(int64_t at, int64_t) const { return dy[at]; }
-  BELFRY_GPU void Take(int, gpu::Stored<T> in, int64_t, Sum& sum) const { sum.of[0] += gpu::Widen(in); }
-  BELFRY_GPU Sum Finish(int, const Sum& sum, int64_t) const { return sum; }
+  BELFRY_GPU In Read(int64_t at, int64_t) const { return PackAt<T, lanes>(dy + at * lanes); }
+  BELFRY_GPU void Take(int, const In& in, int64_t, Sum& sum) const {
+    BELFRY_UNROLL
+    for (int j = 0; j < lanes; ++j) sum.of[j].of[0] += gpu::Widen(in.at[j]);
+  }
+  BELFRY_GPU Partial Finish(int, const Sum& sum, int lane, int64_t) const { return sum.of[lane]; }
 };
 
 template <class T>
@@ -53,12 +65,15 @@ struct StoreSum {
 template <class T>
 absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
-  using Sum = typename ColumnSum<T>::Sum;
+  using Sum = Sums<gpu::Compute<T>, 1>;
   const Shape& dy = spec.inputs[0].shape;
-  const ColumnParts parts(dy.elements(0, dy.rank() - 1), dy[-1]);
+  const auto parts = PartsOf<T>(dy.elements(0, dy.rank() - 1), dy[-1]);
   return ColumnSumsKernel<Sum>(spec, parts, [parts](const KernelContext& at, Sum* partials, uint32_t* tickets) {
-    return GpuColumnSums(*at.stream, parts, partials, tickets, ColumnSum<T>{at.input<S>(0)},
-                         StoreSum<T>{at.output<S>(0)});
+    return WithLanes<T>(parts.whole && AreAligned({at.input<S>(0)}), [&](auto lanes) {
+      constexpr int kLanes = decltype(lanes)::value;
+      return GpuColumnSums(*at.stream, parts.template Of<kLanes>(), partials, tickets,
+                           ColumnSum<T, kLanes>{at.input<S>(0)}, StoreSum<T>{at.output<S>(0)});
+    });
   });
 }
 

@@ -1,8 +1,10 @@
 #include <cmath>
+#include <limits>
 
 #include "framework/graph/op_def.h"
 #include "ops/activation/activation_ops.h"
 #include "ops/gpu/divider_impl.h"
+#include "ops/gpu/packed_rows_gpu_impl.h"
 #include "ops/gpu/rows_gpu_impl.h"
 
 namespace belfry::ops {
@@ -25,6 +27,11 @@ struct Rows {
   }
 
   int64_t stride() const { return inner.divisor(); }
+  // PacksToKeep of each row.
+  template <class T>
+  int Packs() const {
+    return stride() == 1 ? PacksToKeep<T>(n) : 0;
+  }
 
   // Index of the first element of a row.
   BELFRY_GPU int64_t First(int64_t row) const {
@@ -64,6 +71,37 @@ struct Normalize {
   }
 };
 
+// The same of adjacent elements.
+template <class T, bool log, int packs>
+struct NormalizeKept {
+  using C = gpu::Compute<T>;
+  int n;
+  C scale;
+  const gpu::Stored<T>* x;
+  gpu::Stored<T>* y;
+
+  template <class Team>
+  BELFRY_GPU void operator()(int64_t row, const Team& team) const {
+    using Row = KeptRow<T, packs>;
+    const Row kept(x + row * n, n, team);
+    C top = -std::numeric_limits<C>::infinity(), sum = 0;
+    kept.ForEach([&top](C value) { top = value > top ? value : top; });
+    top = team.Reduce(top, [](C a, C b) { return a < b ? b : a; });
+    kept.ForEach([top, &sum, by = scale](C value) { sum += std::exp((value - top) * by); });
+    sum = team.Sum(sum);
+    const C last = log ? std::log(sum) : 1 / sum;
+    gpu::Stored<T>* const to = y + row * n;
+    kept.ForEachPack([this, top, last, to](WidePack<T> pack, int i) {
+      BELFRY_UNROLL
+      for (int j = 0; j < Row::kLanes; ++j) {
+        const C shifted = (gpu::Widen(pack.at[j]) - top) * scale;
+        pack.at[j] = gpu::Narrow<T>(log ? shifted - last : std::exp(shifted) * last);
+      }
+      StorePack<T, Row::kLanes>(to + i, pack);
+    });
+  }
+};
+
 // dx = y (dy - sum(dy y)) / temperature; for LogSoftmax, dx = (dy - exp(y) sum(dy)) / temperature.
 template <class T, bool log>
 struct SoftmaxGradient {
@@ -90,18 +128,74 @@ struct SoftmaxGradient {
   }
 };
 
+template <class T, bool log, int packs>
+struct KeptGradient {
+  using C = gpu::Compute<T>;
+  int n;
+  C scale;
+  const gpu::Stored<T>*dy, *y;
+  gpu::Stored<T>* dx;
+
+  template <class Team>
+  BELFRY_GPU void operator()(int64_t row, const Team& team) const {
+    using Row = KeptRow<T, packs>;
+    const Row slopes(dy + row * n, n, team), values(y + row * n, n, team);
+    C sum = 0;
+    slopes.ForEachPackWith(values, [&sum](const WidePack<T>& slope, const WidePack<T>& value, int) {
+      BELFRY_UNROLL
+      for (int j = 0; j < Row::kLanes; ++j) {
+        sum += log ? gpu::Widen(slope.at[j]) : gpu::Widen(slope.at[j]) * gpu::Widen(value.at[j]);
+      }
+    });
+    sum = team.Sum(sum);
+    gpu::Stored<T>* const to = dx + row * n;
+    slopes.ForEachPackWith(values, [this, sum, to](WidePack<T> slope, const WidePack<T>& value, int i) {
+      BELFRY_UNROLL
+      for (int j = 0; j < Row::kLanes; ++j) {
+        const C of = gpu::Widen(value.at[j]), d = gpu::Widen(slope.at[j]);
+        slope.at[j] = gpu::Narrow<T>(scale * (log ? d - std::exp(of) * sum : of * (d - sum)));
+      }
+      StorePack<T, Row::kLanes>(to + i, slope);
+    });
+  }
+};
+
 template <class T, bool log>
 absl::StatusOr<Kernel> MakeSoftmax(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
+  using C = gpu::Compute<T>;
   return Kernel{[rows = Rows(spec)](const KernelContext& at) {
-    return rows.ForEach(*at.stream, Normalize<T, log>{rows, at.input<S>(0), at.output<S>(0)});
+    const S* const x = at.input<S>(0);
+    S* const y = at.output<S>(0);
+    return WithPacks<T>(
+        AreAligned({x, y}) ? rows.Packs<T>() : 0,
+        [&](auto kept) {
+          constexpr int kPacks = decltype(kept)::value;
+          const NormalizeKept<T, log, kPacks> body{static_cast<int>(rows.n), static_cast<C>(rows.scale), x, y};
+          return ForEachRowInTeams(*at.stream, rows.count, rows.n, body);
+        },
+        [&] {
+          return rows.ForEach(*at.stream, Normalize<T, log>{rows, x, y});
+        });
   }};
 }
 template <class T, bool log>
 absl::StatusOr<Kernel> MakeSoftmaxGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
+  using C = gpu::Compute<T>;
   return Kernel{[rows = Rows(spec)](const KernelContext& at) {
-    return rows.ForEach(*at.stream, SoftmaxGradient<T, log>{rows, at.input<S>(0), at.input<S>(1), at.output<S>(0)});
+    const S *const dy = at.input<S>(0), *const y = at.input<S>(1);
+    S* const dx = at.output<S>(0);
+    return WithPacks<T>(
+        AreAligned({dy, y, dx}) ? rows.Packs<T>() : 0,
+        [&](auto kept) {
+          constexpr int kPacks = decltype(kept)::value;
+          const KeptGradient<T, log, kPacks> body{static_cast<int>(rows.n), static_cast<C>(rows.scale), dy, y, dx};
+          return ForEachRowInTeams(*at.stream, rows.count, rows.n, body);
+        },
+        [&] {
+          return rows.ForEach(*at.stream, SoftmaxGradient<T, log>{rows, dy, y, dx});
+        });
   }};
 }
 

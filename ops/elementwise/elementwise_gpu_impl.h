@@ -12,12 +12,24 @@
 #include "framework/graph/op_def.h"
 #include "ops/elementwise/broadcast_impl.h"
 #include "ops/gpu/divider_impl.h"
+#include "ops/gpu/packs_gpu_impl.h"
 
 namespace belfry::ops {
 
+// Each thread computes a pack of results.
 template <class T, class Out, class F>
 absl::Status GpuMap(Stream& stream, int64_t n, const gpu::Stored<T>* x, gpu::Stored<Out>* y, F f) {
-  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) { y[i] = gpu::Narrow<Out>(f(gpu::Widen(x[i]))); });
+  constexpr int kLanes = kWideLanes<T>;
+  const bool aligned = AreAligned({x, y});
+  return gpu::ForEach(stream, (n + kLanes - 1) / kLanes, [=] BELFRY_GPU(int64_t i) {
+    const int64_t first = i * kLanes;
+    const int lanes = n - first < kLanes ? static_cast<int>(n - first) : kLanes;
+    const PackOf<T, kLanes> in = LoadLanes<T, kLanes>(x + first, lanes, aligned);
+    PackOf<Out, kLanes> out;
+    BELFRY_UNROLL
+    for (int j = 0; j < kLanes; ++j) out.at[j] = gpu::Narrow<Out>(f(gpu::Widen(in.at[j])));
+    StoreLanes<Out, kLanes>(y + first, out, lanes, aligned);
+  });
 }
 
 // Output 0 = f(input 0), element by element. f operates on gpu::Compute<T>.
@@ -61,9 +73,30 @@ struct GpuBroadcast {
   }
 };
 
+// Operands of the same shape, a pack of results for each thread.
+template <class T, class Out, class F>
+absl::Status GpuZipPacks(Stream& stream, int64_t n, const gpu::Stored<T>* a, const gpu::Stored<T>* b,
+                         gpu::Stored<Out>* y, F f) {
+  constexpr int kLanes = kWideLanes<T>;
+  const bool aligned = AreAligned({a, b, y});
+  return gpu::ForEach(stream, (n + kLanes - 1) / kLanes, [=] BELFRY_GPU(int64_t i) {
+    const int64_t first = i * kLanes;
+    const int lanes = n - first < kLanes ? static_cast<int>(n - first) : kLanes;
+    const PackOf<T, kLanes> left = LoadLanes<T, kLanes>(a + first, lanes, aligned),
+                            right = LoadLanes<T, kLanes>(b + first, lanes, aligned);
+    PackOf<Out, kLanes> out;
+    BELFRY_UNROLL
+    for (int j = 0; j < kLanes; ++j) {
+      out.at[j] = gpu::Narrow<Out>(f(gpu::Widen(left.at[j]), gpu::Widen(right.at[j])));
+    }
+    StoreLanes<Out, kLanes>(y + first, out, lanes, aligned);
+  });
+}
+
 template <class T, class Out, class F>
 absl::Status GpuZip(Stream& stream, int64_t n, const GpuBroadcast& plan, const gpu::Stored<T>* a,
                     const gpu::Stored<T>* b, gpu::Stored<Out>* y, F f) {
+  if (plan.loops == 0 && plan.stride_a == 1 && plan.stride_b == 1) return GpuZipPacks<T, Out>(stream, n, a, b, y, f);
   if (plan.loops == 0) {
     const int64_t step_a = plan.stride_a, step_b = plan.stride_b;
     return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {

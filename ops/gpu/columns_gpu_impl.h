@@ -1,5 +1,6 @@
 // Kernels on matrices [rows, columns] that proceed down the columns: they read per-column values once for many rows, or
-// sum the rows. For .cu files.
+// sum the rows. A column here is `lanes` adjacent columns of a tensor that a thread takes together, a pack of 16 bytes
+// or one: MaybePacked says which. For .cu files.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/kernel.h"
 #include "ops/gpu/divider_impl.h"
+#include "ops/gpu/packs_gpu_impl.h"
 #include "ops/gpu/rows_gpu_impl.h"
 #include "ops/gpu/tickets.h"
 
@@ -48,7 +50,9 @@ BELFRY_GPU Sum WalkColumn(const ColumnSlices& s, int64_t i, int64_t slice, const
   int64_t row = slice, at = i;
   for (; row + (kBatch - 1) * s.slices < s.rows; row += kBatch * s.slices, at += kBatch * s.threads) {
     In in[kBatch];
+    BELFRY_UNROLL
     for (int k = 0; k < kBatch; ++k) in[k] = f.Read(at + k * s.threads, row + k * s.slices);
+    BELFRY_UNROLL
     for (int k = 0; k < kBatch; ++k) f.Take(column, in[k], at + k * s.threads, sum[k]);
   }
   for (; row < s.rows; row += s.slices, at += s.threads) f.Take(column, f.Read(at, row), at, sum[0]);
@@ -87,16 +91,22 @@ struct ColumnParts {
   int64_t partials() const { return groups * parts * width; }
 };
 
-// The partial result of a block for one column is an F::Partial: default-constructed for no rows, joined by operator+.
-//   Column Begin(c, at)                  as above
+// The partial result of a block for one of the F::kLanes lanes of a column is an F::Partial: default-constructed for no
+// rows, joined by operator+.
+//   Column Begin(c, at)                        as above
 //   In Read(at, row)
-//   void Take(column, in, at, sum)       adds an element to an F::Sum
-//   Partial Finish(column, sum, rows)    of so many rows
+//   void Take(column, in, at, sum)             adds an element of each lane to an F::Sum
+//   Partial Finish(column, sum, lane, rows)    of so many rows
+// The partials of lane j are stored from slots + j * kSlots on.
 template <class F>
-BELFRY_GPU typename F::Partial WalkPart(const ColumnParts& p, int64_t column, int64_t first, int64_t step, const F& f) {
+BELFRY_GPU void WalkPart(const ColumnParts& p, int64_t column, int64_t first, int64_t step, const F& f,
+                         typename F::Partial* slots) {
   constexpr int kBatch = 4;
   using Sum = typename F::Sum;
-  if (column >= p.columns || first >= p.rows) return {};
+  if (column >= p.columns || first >= p.rows) {
+    for (int j = 0; j < F::kLanes; ++j) slots[j * ColumnParts::kSlots] = {};
+    return;
+  }
   int64_t row = first, at = first * p.columns + column;
   const int64_t stride = step * p.columns;
   const auto kept = f.Begin(column, at);
@@ -104,68 +114,114 @@ BELFRY_GPU typename F::Partial WalkPart(const ColumnParts& p, int64_t column, in
   Sum sum[kBatch];
   for (; row + (kBatch - 1) * step < p.rows; row += kBatch * step, at += kBatch * stride) {
     In in[kBatch];
+    BELFRY_UNROLL
     for (int k = 0; k < kBatch; ++k) in[k] = f.Read(at + k * stride, row + k * step);
+    BELFRY_UNROLL
     for (int k = 0; k < kBatch; ++k) f.Take(kept, in[k], at + k * stride, sum[k]);
   }
   for (; row < p.rows; row += step, at += stride) f.Take(kept, f.Read(at, row), at, sum[0]);
-  return f.Finish(kept, (sum[0] + sum[1]) + (sum[2] + sum[3]), (p.rows - first + step - 1) / step);
+  const Sum whole = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  const int64_t count = (p.rows - first + step - 1) / step;
+  BELFRY_UNROLL
+  for (int j = 0; j < F::kLanes; ++j) slots[j * ColumnParts::kSlots] = f.Finish(kept, whole, j, count);
 }
 
-// done(c, value) with the values of the slots of each column of a group added, first halves to second halves.
-template <class Partial, class Done>
+// done(lane, c, value) with the values of the slots of each column of a group added, first halves to second halves.
+template <int lanes, class Partial, class Done>
 BELFRY_GPU void JoinSlots(const ColumnParts& p, const gpu::Team& team, Partial* slots, const Done& done) {
+  constexpr int kSlots = ColumnParts::kSlots;
   const auto width = static_cast<int>(p.width);
-  for (int half = ColumnParts::kSlots / 2; half >= width; half /= 2) {
+  int bits = 8;  // of a slot
+  static_assert(kSlots == 1 << 8);
+  while (--bits >= 0 && 1 << bits >= width) {
     team.Wait();
-    for (int slot = team.rank; slot < half; slot += team.size) slots[slot] = slots[slot] + slots[slot + half];
+    for (int i = team.rank; i < lanes << bits; i += team.size) {
+      Partial* const slot = slots + (i >> bits) * kSlots + (i & ((1 << bits) - 1));
+      *slot = *slot + slot[1 << bits];
+    }
   }
   team.Wait();
-  for (int c = team.rank; c < width; c += team.size) done(c, slots[c]);
+  for (int lane = 0; lane < lanes; ++lane) {
+    for (int c = team.rank; c < width; c += team.size) done(lane, c, slots[lane * kSlots + c]);
+  }
 }
 
-// Calls store(c, partial) for every column c with the F::Partial of all its rows, in one launch. `partials` has room
-// for p.partials() of them, `tickets` is as ForEachBlockThenLast wants it, one for each of p.groups.
+// Calls store(c, partial) for every column c of the tensor with the F::Partial of all its rows, in one launch.
+// `partials` has room for p.partials() of each lane, `tickets` is as ForEachBlockThenLast wants it, one for each of
+// p.groups.
 template <class F, class Store>
 absl::Status GpuColumnSums(Stream& stream, const ColumnParts& p, typename F::Partial* partials, uint32_t* tickets,
                            const F& f, const Store& store) {
   using Partial = typename F::Partial;
-  constexpr int kSlots = ColumnParts::kSlots;
-  static_assert(sizeof(Partial) * kSlots <= gpu::kMaxSharedBytes);
+  constexpr int kSlots = ColumnParts::kSlots, kLanes = F::kLanes;
+  static_assert(sizeof(Partial) * kSlots * kLanes <= gpu::kMaxSharedBytes);
   return gpu::ForEachBlockThenLast(
-      stream, p.groups, p.parts, sizeof(Partial) * kSlots, tickets,
+      stream, p.groups, p.parts, sizeof(Partial) * kSlots * kLanes, tickets,
       [=] BELFRY_GPU(int64_t group, int64_t part, const gpu::Team& team, void* shared) {
         auto* const slots = static_cast<Partial*>(shared);
         const int64_t rows = kSlots / p.width;
         for (int slot = team.rank; slot < kSlots; slot += team.size) {
           const int64_t row = slot / p.width;
-          slots[slot] = WalkPart(p, group * p.width + (slot - row * p.width), part * rows + row, p.parts * rows, f);
+          WalkPart(p, group * p.width + (slot - row * p.width), part * rows + row, p.parts * rows, f, slots + slot);
         }
-        Partial* const to = partials + (group * p.parts + part) * p.width;
-        JoinSlots(p, team, slots, [=](int c, const Partial& whole) { to[c] = whole; });
+        Partial* const to = partials + (group * p.parts + part) * p.width * kLanes;
+        JoinSlots<kLanes>(p, team, slots,
+                          [=](int lane, int c, const Partial& whole) { to[lane * p.width + c] = whole; });
       },
       [=] BELFRY_GPU(int64_t group, const gpu::Team& team, void* shared) {
         auto* const slots = static_cast<Partial*>(shared);
-        const Partial* const from = partials + group * p.parts * p.width;
+        const Partial* const from = partials + group * p.parts * p.width * kLanes;
         const int64_t rows = kSlots / p.width;
         for (int slot = team.rank; slot < kSlots; slot += team.size) {
-          Partial sum{};
-          for (int64_t at = slot; at < p.parts * p.width; at += rows * p.width) sum = sum + from[at];
-          slots[slot] = sum;
+          const int64_t row = slot / p.width, c = slot - row * p.width;
+          for (int lane = 0; lane < kLanes; ++lane) {
+            Partial sum{};
+            for (int64_t part = row; part < p.parts; part += rows) {
+              sum = sum + from[(part * kLanes + lane) * p.width + c];
+            }
+            slots[lane * kSlots + slot] = sum;
+          }
         }
-        JoinSlots(p, team, slots, [=](int c, const Partial& whole) {
-          if (group * p.width + c < p.columns) store(group * p.width + c, whole);
+        JoinSlots<kLanes>(p, team, slots, [=](int lane, int c, const Partial& whole) {
+          const int64_t column = group * p.width + c;
+          if (column < p.columns) store(column * kLanes + lane, whole);
         });
       });
 }
 
-// A kernel that finds column sums and what it calls `run` with: room for partials, and tickets.
-template <class Partial, class Run>
-absl::StatusOr<Kernel> ColumnSumsKernel(const KernelSpec& spec, const ColumnParts& p, const Run& run) {
+// A kernel that finds column sums and what it calls `run` with: room for partials, and tickets. Division: ColumnParts,
+// or MaybePacked of them.
+template <class Partial, class Division, class Run>
+absl::StatusOr<Kernel> ColumnSumsKernel(const KernelSpec& spec, const Division& p, const Run& run) {
   ASSIGN_OR_RETURN(std::shared_ptr<uint32_t> tickets, TakeTickets(*spec.device, p.groups));
   return Kernel{[run, tickets = std::move(tickets)](const KernelContext& at) {
                   return run(at, static_cast<Partial*>(at.workspace), tickets.get());
                 },
                 static_cast<size_t>(p.partials()) * sizeof(Partial)};
+}
+
+// The division of a tensor's columns if each thread takes one, and if it takes packs of them.
+template <class T, class Division>
+struct MaybePacked {
+  Division single, packed;
+  bool whole;          // no column is left over by packs
+  int64_t groups = 0;  // of both, for ColumnSumsKernel
+
+  template <int lanes>
+  const Division& Of() const {
+    return lanes == 1 ? single : packed;
+  }
+  int64_t partials() const { return std::max(single.partials(), packed.partials() * kWideLanes<T>); }
+};
+template <class T>
+MaybePacked<T, ColumnParts> PartsOf(int64_t rows, int64_t columns) {
+  const ColumnParts single(rows, columns), packed(rows, columns / kWideLanes<T>);
+  return {single, packed, AreWholePacks<T>(columns), std::max(single.groups, packed.groups)};
+}
+template <class T>
+MaybePacked<T, ColumnSlices> SlicesOf(int64_t rows, int64_t columns) {
+  return {ColumnSlices::ForElements(rows, columns), ColumnSlices::ForElements(rows, columns / kWideLanes<T>),
+          AreWholePacks<T>(columns)};
 }
 
 // --- Mean and variance of each column ---
@@ -189,15 +245,17 @@ struct Moments {
   }
 };
 
-template <class T>
+// A slot's values are shifted by its first one, and means by the column's first value, which preserves the digits that
+// a large mean would cost.
+template <class T, int lanes>
 struct ColumnMoments {
   using C = gpu::Compute<T>;
-  using Sum = Sums<C, 2>;
+  using In = PackOf<T, lanes>;
+  using Sum = PerLane<Sums<C, 2>, lanes>;
   using Partial = Moments<C>;
+  static constexpr int kLanes = lanes;
   const gpu::Stored<T>* x;
 
-  // A slot's values are shifted by its first one, and means by the column's first value, which preserves the digits
-  // that a large mean would cost.
   struct Shift {
     C first, base;
   };
@@ -205,30 +263,40 @@ struct ColumnMoments {
     const C value = gpu::Widen(x);
     return value - value == 0 ? value : C(0);
   }
-  BELFRY_GPU Shift Begin(int64_t c, int64_t at) const { return {FiniteOrZero(x[at]), FiniteOrZero(x[c])}; }
-  BELFRY_GPU gpu::Stored<T> Read(int64_t at, int64_t) const { return x[at]; }
-  BELFRY_GPU void Take(const Shift& shift, gpu::Stored<T> in, int64_t, Sum& sum) const {
-    const C difference = gpu::Widen(in) - shift.first;
-    sum.of[0] += difference;
-    sum.of[1] += difference * difference;
+  BELFRY_GPU PerLane<Shift, lanes> Begin(int64_t c, int64_t at) const {
+    PerLane<Shift, lanes> shift;
+    for (int j = 0; j < lanes; ++j) {
+      shift.of[j] = {FiniteOrZero(x[at * lanes + j]), FiniteOrZero(x[c * lanes + j])};
+    }
+    return shift;
   }
-  BELFRY_GPU Partial Finish(const Shift& shift, const Sum& sum, int64_t count) const {
-    const C mean = sum.of[0] / static_cast<C>(count);
-    return {(shift.first - shift.base) + mean, sum.of[1] - sum.of[0] * mean, count};
+  BELFRY_GPU In Read(int64_t at, int64_t) const { return PackAt<T, lanes>(x + at * lanes); }
+  BELFRY_GPU void Take(const PerLane<Shift, lanes>& shift, const In& in, int64_t, Sum& sum) const {
+    BELFRY_UNROLL
+    for (int j = 0; j < lanes; ++j) {
+      const C difference = gpu::Widen(in.at[j]) - shift.of[j].first;
+      sum.of[j].of[0] += difference;
+      sum.of[j].of[1] += difference * difference;
+    }
+  }
+  BELFRY_GPU Partial Finish(const PerLane<Shift, lanes>& shift, const Sum& sum, int j, int64_t count) const {
+    const Sums<C, 2>& own = sum.of[j];
+    const C mean = own.of[0] / static_cast<C>(count);
+    return {(shift.of[j].first - shift.of[j].base) + mean, own.of[1] - own.of[0] * mean, count};
   }
 };
 
 // The moments of the columns of x [rows, columns]. Without rows both are 0.
-template <class T>
+template <class T, int lanes>
 absl::Status GpuColumnMoments(Stream& stream, const ColumnParts& p, Moments<gpu::Compute<T>>* partials,
                               uint32_t* tickets, const gpu::Stored<T>* x, gpu::Compute<T>* mean,
                               gpu::Compute<T>* variance) {
   using C = gpu::Compute<T>;
-  return GpuColumnSums(stream, p, partials, tickets, ColumnMoments<T>{x},
-                       [=] BELFRY_GPU(int64_t c, const Moments<C>& whole) {
-                         mean[c] = whole.count == 0 ? C(0) : ColumnMoments<T>::FiniteOrZero(x[c]) + whole.mean;
-                         variance[c] = whole.count == 0 ? C(0) : whole.squares / static_cast<C>(whole.count);
-                       });
+  using Of = ColumnMoments<T, lanes>;
+  return GpuColumnSums(stream, p, partials, tickets, Of{x}, [=] BELFRY_GPU(int64_t c, const Moments<C>& whole) {
+    mean[c] = whole.count == 0 ? C(0) : Of::FiniteOrZero(x[c]) + whole.mean;
+    variance[c] = whole.count == 0 ? C(0) : whole.squares / static_cast<C>(whole.count);
+  });
 }
 
 }  // namespace belfry::ops

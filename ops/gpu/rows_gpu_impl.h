@@ -66,6 +66,16 @@ struct TopAndSum {
       sum += e;
     }
   }
+  // The same for several numbers, with a single change of `top`.
+  template <int n>
+  constexpr void Add(const C (&x)[n], C scale) {
+    C largest = top;
+    for (int j = 0; j < n; ++j) largest = x[j] > largest ? x[j] : largest;
+    if (largest > top) sum *= std::exp((top - largest) * scale);
+    top = largest;
+    const C shift = largest == -std::numeric_limits<C>::infinity() ? C(0) : largest;
+    for (int j = 0; j < n; ++j) sum += std::exp((x[j] - shift) * scale);
+  }
   template <class Team>
   BELFRY_GPU TopAndSum OfTeam(const Team& team, C scale) const {
     TopAndSum all;

@@ -4,6 +4,7 @@
 
 #include "framework/graph/op_def.h"
 #include "ops/gpu/divider_impl.h"
+#include "ops/gpu/packs_gpu_impl.h"
 #include "ops/gpu/rows_gpu_impl.h"
 #include "ops/losses/losses_ops.h"
 
@@ -42,6 +43,7 @@ struct Sparse {
   using C = gpu::Compute<T>;
   Targets<C> t;
   IgnoreLabel ignored;
+  bool packs;  // logits and backprop begin where packs may
   const gpu::Stored<T>* logits;
   const Label* labels;
   C* loss;
@@ -53,22 +55,45 @@ struct Sparse {
     gpu::Stored<T>* dx = backprop + row * t.n;
     const int64_t label = labels[row];
     if (ignored.Is(label)) {  // for the whole team, which meets in the sums below
-      for (int64_t k = team.rank; k < t.n; k += team.size) dx[k] = gpu::Narrow<T>(C(0));
+      ForEachLanesOfRow<T>(x, t.n, packs, team, [dx](int64_t k, auto lanes) {
+        PackOf<T, decltype(lanes)::value> none;
+        for (auto& each : none.at) each = gpu::Narrow<T>(C(0));
+        StorePack<T, decltype(lanes)::value>(dx + k, none);
+      });
       if (team.rank == 0) loss[row] = 0;
       return;
     }
     const bool valid = label >= 0 && label < t.n;
     TopAndSum<C> own;
-    for (int64_t k = team.rank; k < t.n; k += team.size) own.Add(gpu::Widen(x[k]), C(1));
+    ForEachLanesOfRow<T>(x, t.n, packs, team, [x, &own](int64_t k, auto lanes) {
+      constexpr int kLanes = decltype(lanes)::value;
+      const PackOf<T, kLanes> pack = PackAt<T, kLanes>(x + k);
+      C values[kLanes];
+      BELFRY_UNROLL
+      for (int j = 0; j < kLanes; ++j) values[j] = gpu::Widen(pack.at[j]);
+      own.Add(values, C(1));
+    });
     const TopAndSum<C> all = own.OfTeam(team, C(1));
     const C scale = valid ? 1 / all.sum : std::numeric_limits<C>::quiet_NaN(), log_sum = std::log(all.sum);
     C part = 0;
-    for (int64_t k = team.rank; k < t.n; k += team.size) {
-      const C shifted = gpu::Widen(x[k]) - all.top;
-      if (k == label) part -= t.on * (shifted - log_sum);
-      if (t.off > 0) part -= t.off * shifted;
-      dx[k] = gpu::Narrow<T>(std::exp(shifted) * scale - t.off - (k == label ? t.on : C(0)));
-    }
+    ForEachLanesOfRow<T>(x, t.n, packs, team, [this, x, dx, label, scale, log_sum, &all, &part](int64_t k, auto lanes) {
+      constexpr int kLanes = decltype(lanes)::value;
+      PackOf<T, kLanes> pack = PackAt<T, kLanes>(x + k);
+      const int64_t ahead = label - k;
+      const bool here = ahead >= 0 && ahead < kLanes;
+      BELFRY_UNROLL
+      for (int j = 0; j < kLanes; ++j) {
+        const C shifted = gpu::Widen(pack.at[j]) - all.top;
+        C slope = std::exp(shifted) * scale - t.off;
+        if (t.off > 0) part -= t.off * shifted;
+        if (here && ahead == j) {
+          part -= t.on * (shifted - log_sum);
+          slope -= t.on;
+        }
+        pack.at[j] = gpu::Narrow<T>(slope);
+      }
+      StorePack<T, kLanes>(dx + k, pack);
+    });
     C value = team.Sum(part);
     if (t.off > 0) value += t.off * static_cast<C>(t.n) * log_sum;
     if (team.rank == 0) loss[row] = valid ? value : scale;
@@ -111,9 +136,12 @@ template <class T, class Label>
 absl::StatusOr<Kernel> MakeSparseOf(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   return Kernel{[t = Targets<gpu::Compute<T>>(spec), ignored = IgnoreLabel(spec.attrs)](const KernelContext& at) {
-    return ForEachRowOf(*at.stream, t.rows, t.n,
-                        Sparse<T, Label>{t, ignored, at.input<S>(0), at.input<Label>(1), at.output<gpu::Compute<T>>(0),
-                                         at.output<S>(1)});
+    const S* const logits = at.input<S>(0);
+    S* const backprop = at.output<S>(1);
+    const Sparse<T, Label> body{
+        t,       ignored, AreAligned({logits, backprop}), logits, at.input<Label>(1), at.output<gpu::Compute<T>>(0),
+        backprop};
+    return ForEachRowOf(*at.stream, t.rows, t.n, body);
   }};
 }
 template <class T>
@@ -129,43 +157,71 @@ absl::StatusOr<Kernel> MakeDense(const KernelSpec& spec) {
   }};
 }
 
-// dlogits = backprop with each row scaled by the gradient of its loss.
-template <class T>
-absl::Status ScaleRows(Stream& stream, int64_t elements, const Divider& n, const gpu::Compute<T>* dloss,
-                       const gpu::Stored<T>* backprop, gpu::Stored<T>* dlogits) {
-  return gpu::ForEach(stream, elements, [=] BELFRY_GPU(int64_t i) {
-    dlogits[i] = gpu::Narrow<T>(gpu::Widen(backprop[i]) * dloss[n.Quotient(i)]);
+// dlogits = backprop with each row scaled by the gradient of its loss, factor(row).
+template <class T, class Factor>
+absl::Status ScaleRows(Stream& stream, int64_t elements, const Divider& n, const gpu::Stored<T>* backprop,
+                       gpu::Stored<T>* dlogits, const Factor& factor) {
+  constexpr int kLanes = kWideLanes<T>;
+  const bool aligned = AreAligned({backprop, dlogits});
+  return gpu::ForEach(stream, (elements + kLanes - 1) / kLanes, [=] BELFRY_GPU(int64_t i) {
+    const int64_t first = i * kLanes;
+    const int lanes = elements - first < kLanes ? static_cast<int>(elements - first) : kLanes;
+    PackOf<T, kLanes> pack = LoadLanes<T, kLanes>(backprop + first, lanes, aligned);
+    int64_t row = n.Quotient(first), left = (row + 1) * n.divisor() - first;
+    auto of = factor(row);
+    BELFRY_UNROLL
+    for (int j = 0; j < kLanes; ++j) {
+      if (left == 0 && j < lanes) {
+        of = factor(++row);
+        left = n.divisor();
+      }
+      --left;
+      pack.at[j] = gpu::Narrow<T>(of(gpu::Widen(pack.at[j])));
+    }
+    StoreLanes<T, kLanes>(dlogits + first, pack, lanes, aligned);
   });
 }
+
+template <class C>
+struct RowFactor {
+  C by;
+  bool none;
+  BELFRY_GPU C operator()(C x) const { return none ? C(0) : x * by; }
+};
+template <class C>
+struct EveryRow {
+  const C* dloss;
+  BELFRY_GPU RowFactor<C> operator()(int64_t row) const { return {dloss[row], false}; }
+};
+// Zeros in the rows of ignored examples, whatever the gradient of their loss.
+template <class C, class Label>
+struct OtherRows {
+  const C* dloss;
+  const Label* labels;
+  int64_t ignored;
+  BELFRY_GPU RowFactor<C> operator()(int64_t row) const { return {dloss[row], labels[row] == ignored}; }
+};
+
 template <class T>
 absl::StatusOr<Kernel> MakeCrossEntropyGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   const int64_t elements = spec.outputs[0].shape.elements();
   const Divider n = elements == 0 ? Divider() : Divider(spec.outputs[0].shape[-1], elements);
   return Kernel{[elements, n](const KernelContext& at) {
-    return ScaleRows<T>(*at.stream, elements, n, at.input<gpu::Compute<T>>(0), at.input<S>(1), at.output<S>(0));
+    return ScaleRows<T>(*at.stream, elements, n, at.input<S>(1), at.output<S>(0),
+                        EveryRow<gpu::Compute<T>>{at.input<gpu::Compute<T>>(0)});
   }};
 }
 
-// The same, with zeros in the rows of ignored examples, whatever the gradient of their loss.
-template <class T, class Label>
-absl::Status ScaleOtherRows(Stream& stream, int64_t elements, const Divider& n, int64_t ignored, const Label* labels,
-                            const gpu::Compute<T>* dloss, const gpu::Stored<T>* backprop, gpu::Stored<T>* dlogits) {
-  return gpu::ForEach(stream, elements, [=] BELFRY_GPU(int64_t i) {
-    using C = gpu::Compute<T>;
-    const int64_t row = n.Quotient(i);
-    const bool is_ignored = labels[row] == ignored;
-    dlogits[i] = gpu::Narrow<T>(is_ignored ? C(0) : gpu::Widen(backprop[i]) * dloss[row]);
-  });
-}
 template <class T, class Label>
 absl::StatusOr<Kernel> MakeSparseGradOf(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   const int64_t elements = spec.outputs[0].shape.elements(), ignored = spec.attrs.Ints("ignore_label")[0];
   const Divider n = elements == 0 ? Divider() : Divider(spec.outputs[0].shape[-1], elements);
   return Kernel{[elements, n, ignored](const KernelContext& at) {
-    return ScaleOtherRows<T, Label>(*at.stream, elements, n, ignored, at.input<Label>(2), at.input<gpu::Compute<T>>(0),
-                                    at.input<S>(1), at.output<S>(0));
+    using C = gpu::Compute<T>;
+    return ScaleRows<T>(*at.stream, elements, n, at.input<S>(1), at.output<S>(0),
+                        OtherRows<C, Label>{at.input<C>(0), at.input<Label>(2), ignored});
   }};
 }
 template <class T>

@@ -26,28 +26,40 @@ struct NormColumn {
   BELFRY_GPU C operator()(C x) const { return (x - mean) * factor + offset; }
 };
 
-template <class T>
+template <class T, int lanes>
 struct Pair {
-  gpu::Stored<T> first, second;
+  PackOf<T, lanes> first, second;
 };
 
 // y = scale (x - mean) / sqrt(variance + epsilon) + offset, followed by the fused operations.
-template <Then then, class T>
+template <Then then, class T, int lanes>
 struct Normalize {
   using C = gpu::Compute<T>;
+  using Column = PerLane<NormColumn<C>, lanes>;
   const gpu::Stored<T>*x, *addend;
   const C *scale, *offset, *mean, *variance;
   gpu::Stored<T>* y;
   C epsilon;
 
-  BELFRY_GPU NormColumn<C> Begin(int64_t c, int64_t) const {
-    return {mean[c], scale[c] / std::sqrt(variance[c] + epsilon), offset[c]};
+  BELFRY_GPU Column Begin(int64_t column, int64_t) const {
+    Column normal;
+    for (int j = 0; j < lanes; ++j) {
+      const int64_t c = column * lanes + j;
+      normal.of[j] = {mean[c], scale[c] / std::sqrt(variance[c] + epsilon), offset[c]};
+    }
+    return normal;
   }
-  BELFRY_GPU Pair<T> Read(int64_t at, int64_t) const { return {x[at], then == Then::kAddRelu ? addend[at] : x[at]}; }
-  BELFRY_GPU void Take(const NormColumn<C>& normal, const Pair<T>& in, int64_t at, NoSum&) const {
-    C value = normal(gpu::Widen(in.first));
-    if (then == Then::kAddRelu) value += gpu::Widen(in.second);
-    y[at] = gpu::Narrow<T>(then == Then::kNothing ? value : functor::Relu<C>()(value));
+  BELFRY_GPU Pair<T, lanes> Read(int64_t at, int64_t) const {
+    return {PackAt<T, lanes>(x + at * lanes), PackAt<T, lanes>((then == Then::kAddRelu ? addend : x) + at * lanes)};
+  }
+  BELFRY_GPU void Take(const Column& normal, Pair<T, lanes> in, int64_t at, NoSum&) const {
+    BELFRY_UNROLL
+    for (int j = 0; j < lanes; ++j) {
+      C value = normal.of[j](gpu::Widen(in.first.at[j]));
+      if (then == Then::kAddRelu) value += gpu::Widen(in.second.at[j]);
+      in.first.at[j] = gpu::Narrow<T>(then == Then::kNothing ? value : functor::Relu<C>()(value));
+    }
+    StorePack<T, lanes>(y + at * lanes, in.first);
   }
 };
 
@@ -58,15 +70,18 @@ struct Sizes {
 };
 
 template <Then then, class T>
-absl::Status RunNormalize(const KernelContext& at, const ColumnSlices& slices, const gpu::Compute<T>* mean,
-                          const gpu::Compute<T>* variance, gpu::Compute<T> epsilon) {
+absl::Status RunNormalize(const KernelContext& at, const MaybePacked<T, ColumnSlices>& slices,
+                          const gpu::Compute<T>* mean, const gpu::Compute<T>* variance, gpu::Compute<T> epsilon) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
-  if (slices.rows == 0) return absl::OkStatus();
-  const S* const addend = then == Then::kAddRelu ? at.input<S>(3) : nullptr;
-  return ForEachElementByColumn(*at.stream, slices,
-                                Normalize<then, T>{at.input<S>(0), addend, at.input<C>(1), at.input<C>(2), mean,
-                                                   variance, at.output<S>(0), epsilon});
+  if (slices.single.rows == 0) return absl::OkStatus();
+  const S *const x = at.input<S>(0), *const addend = then == Then::kAddRelu ? at.input<S>(3) : nullptr;
+  return WithLanes<T>(slices.whole && AreAligned({x, addend, at.output<S>(0)}), [&](auto lanes) {
+    constexpr int kLanes = decltype(lanes)::value;
+    return ForEachElementByColumn(*at.stream, slices.template Of<kLanes>(),
+                                  Normalize<then, T, kLanes>{x, addend, at.input<C>(1), at.input<C>(2), mean, variance,
+                                                             at.output<S>(0), epsilon});
+  });
 }
 
 // Conversions between our variance and 1 / sqrt(variance + epsilon), which the library's kernels use.
@@ -121,15 +136,18 @@ template <Then then, class T>
 absl::StatusOr<Kernel> MakeOwnTraining(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
   const Sizes size(spec);
-  const ColumnParts parts(size.rows, size.channels);
+  const auto parts = PartsOf<T>(size.rows, size.channels);
   return ColumnSumsKernel<Moments<C>>(
       spec, parts,
-      [parts, slices = ColumnSlices::ForElements(size.rows, size.channels),
-       epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at, Moments<C>* partials,
-                                                              uint32_t* tickets) {
+      [parts, slices = SlicesOf<T>(size.rows, size.channels), epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](
+          const KernelContext& at, Moments<C>* partials, uint32_t* tickets) {
         C *mean = at.output<C>(1), *variance = at.output<C>(2);
-        RETURN_IF_ERROR(
-            GpuColumnMoments<T>(*at.stream, parts, partials, tickets, at.input<gpu::Stored<T>>(0), mean, variance));
+        const auto* const x = at.input<gpu::Stored<T>>(0);
+        RETURN_IF_ERROR(WithLanes<T>(parts.whole && AreAligned({x}), [&](auto lanes) {
+          constexpr int kLanes = decltype(lanes)::value;
+          return GpuColumnMoments<T, kLanes>(*at.stream, parts.template Of<kLanes>(), partials, tickets, x, mean,
+                                             variance);
+        }));
         return RunNormalize<then, T>(at, slices, mean, variance, epsilon);
       });
 }
@@ -148,14 +166,14 @@ template <class T>
 absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
   const Sizes size(spec);
-  return Kernel{[slices = ColumnSlices::ForElements(size.rows, size.channels),
+  return Kernel{[slices = SlicesOf<T>(size.rows, size.channels),
                  epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at) {
     return RunNormalize<Then::kNothing, T>(at, slices, at.input<C>(3), at.input<C>(4), epsilon);
   }};
 }
 
-// Reads x and dy, with an addend of dy if there is one; dy counts as 0 where the ReLU gave 0.
-template <Then then, bool add, class T>
+// Reads x and dy; dy counts as 0 where the ReLU gave 0.
+template <Then then, class T, int lanes>
 struct Slope {
   using C = gpu::Compute<T>;
   const gpu::Stored<T>*x, *dy, *addend;
@@ -165,32 +183,41 @@ struct Slope {
   BELFRY_GPU NormColumn<C> Column(int64_t c) const {
     return {mean[c], scale[c] / std::sqrt(variance[c] + epsilon), then == Then::kRelu ? offset[c] : C(0)};
   }
-  BELFRY_GPU Pair<T> Read(int64_t at) const {
-    return {x[at], add ? gpu::Narrow<T>(gpu::Widen(dy[at]) + gpu::Widen(addend[at])) : dy[at]};
+  BELFRY_GPU Pair<T, lanes> Read(int64_t at) const {
+    return {PackAt<T, lanes>(x + at * lanes), PackAt<T, lanes>(dy + at * lanes)};
   }
-  BELFRY_GPU C operator()(const NormColumn<C>& normal, const Pair<T>& in) const {
+  // The slope of an element x.
+  BELFRY_GPU C operator()(const NormColumn<C>& normal, C x, C slope) const {
     constexpr C kZero = functor::RoundsToZero(kDTypeOf<T>);
-    const C slope = gpu::Widen(in.second);
-    return then == Then::kRelu ? functor::ReluGrad<C>()(slope, normal(gpu::Widen(in.first)) - kZero) : slope;
+    return then == Then::kRelu ? functor::ReluGrad<C>()(slope, normal(x) - kZero) : slope;
   }
 };
 
 // Sums d and d (x - mean), where d are the slopes.
-template <Then then, bool add, class T>
+template <Then then, class T, int lanes>
 struct SlopeSums {
   using C = gpu::Compute<T>;
-  using Sum = Sums<C, 2>;
-  using Partial = Sum;
-  Slope<then, add, T> slope;
+  using Column = PerLane<NormColumn<C>, lanes>;
+  using Sum = PerLane<Sums<C, 2>, lanes>;
+  using Partial = Sums<C, 2>;
+  static constexpr int kLanes = lanes;
+  Slope<then, T, lanes> slope;
 
-  BELFRY_GPU NormColumn<C> Begin(int64_t c, int64_t) const { return slope.Column(c); }
-  BELFRY_GPU Pair<T> Read(int64_t at, int64_t) const { return slope.Read(at); }
-  BELFRY_GPU void Take(const NormColumn<C>& normal, const Pair<T>& in, int64_t, Sum& sum) const {
-    const C d = slope(normal, in);
-    sum.of[0] += d;
-    sum.of[1] += d * (gpu::Widen(in.first) - normal.mean);
+  BELFRY_GPU Column Begin(int64_t c, int64_t) const {
+    Column normal;
+    for (int j = 0; j < lanes; ++j) normal.of[j] = slope.Column(c * lanes + j);
+    return normal;
   }
-  BELFRY_GPU Sum Finish(const NormColumn<C>&, const Sum& sum, int64_t) const { return sum; }
+  BELFRY_GPU Pair<T, lanes> Read(int64_t at, int64_t) const { return slope.Read(at); }
+  BELFRY_GPU void Take(const Column& normal, const Pair<T, lanes>& in, int64_t, Sum& sum) const {
+    BELFRY_UNROLL
+    for (int j = 0; j < lanes; ++j) {
+      const C x = gpu::Widen(in.first.at[j]), d = slope(normal.of[j], x, gpu::Widen(in.second.at[j]));
+      sum.of[j].of[0] += d;
+      sum.of[j].of[1] += d * (x - normal.of[j].mean);
+    }
+  }
+  BELFRY_GPU Partial Finish(const Column&, const Sum& sum, int lane, int64_t) const { return sum.of[lane]; }
 };
 
 template <class C>
@@ -206,25 +233,37 @@ struct StoreSlopes {
 
 // dx = scale / sqrt(variance + epsilon) (d - share (doffset + z dscale)), where z is x normalised. share is 1 / rows,
 // or 0 if mean and variance do not depend on x.
-template <Then then, bool add, class T>
+template <Then then, class T, int lanes>
 struct BatchNormGradient {
   using C = gpu::Compute<T>;
-  struct Column {
+  struct Lane {
     NormColumn<C> normal;
     C inverse, doffset, dscale;
   };
-  Slope<then, add, T> slope;
+  using Column = PerLane<Lane, lanes>;
+  Slope<then, T, lanes> slope;
   const C *dscale, *doffset;
   gpu::Stored<T>* dx;
   C share;
 
-  BELFRY_GPU Column Begin(int64_t c, int64_t) const {
-    return {slope.Column(c), 1 / std::sqrt(slope.variance[c] + slope.epsilon), doffset[c], dscale[c]};
+  BELFRY_GPU Column Begin(int64_t column, int64_t) const {
+    Column lane;
+    for (int j = 0; j < lanes; ++j) {
+      const int64_t c = column * lanes + j;
+      lane.of[j] = {slope.Column(c), 1 / std::sqrt(slope.variance[c] + slope.epsilon), doffset[c], dscale[c]};
+    }
+    return lane;
   }
-  BELFRY_GPU Pair<T> Read(int64_t at, int64_t) const { return slope.Read(at); }
-  BELFRY_GPU void Take(const Column& c, const Pair<T>& in, int64_t at, NoSum&) const {
-    const C normal = (gpu::Widen(in.first) - c.normal.mean) * c.inverse;
-    dx[at] = gpu::Narrow<T>(c.normal.factor * (slope(c.normal, in) - share * (c.doffset + normal * c.dscale)));
+  BELFRY_GPU Pair<T, lanes> Read(int64_t at, int64_t) const { return slope.Read(at); }
+  BELFRY_GPU void Take(const Column& column, Pair<T, lanes> in, int64_t at, NoSum&) const {
+    BELFRY_UNROLL
+    for (int j = 0; j < lanes; ++j) {
+      const Lane& c = column.of[j];
+      const C x = gpu::Widen(in.first.at[j]), d = slope(c.normal, x, gpu::Widen(in.second.at[j]));
+      const C z = (x - c.normal.mean) * c.inverse;
+      in.first.at[j] = gpu::Narrow<T>(c.normal.factor * (d - share * (c.doffset + z * c.dscale)));
+    }
+    StorePack<T, lanes>(dx + at * lanes, in.first);
   }
 };
 
@@ -294,24 +333,28 @@ absl::StatusOr<Kernel> MakeOwnGrad(const KernelSpec& spec) {
   constexpr int kMean = then == Then::kRelu ? 4 : 3;
   using Sum = Sums<C, 2>;
   const Sizes size(spec);
-  const ColumnParts parts(size.rows, size.channels);
+  const auto parts = PartsOf<T>(size.rows, size.channels);
   const bool fixed = then == Then::kNothing && spec.attrs.Bool("fixed_statistics");
   const C share = fixed || size.rows == 0 ? C(0) : 1 / static_cast<C>(size.rows);
   return ColumnSumsKernel<Sum>(
       spec, parts,
-      [parts, slices = ColumnSlices::ForElements(size.rows, size.channels), share,
+      [parts, slices = SlicesOf<T>(size.rows, size.channels), share,
        epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at, Sum* partials,
                                                               uint32_t* tickets) {
+        const S *x = at.input<S>(0), *dy = at.input<S>(1);
         const C *variance = at.input<C>(kMean + 1), *offset = then == Then::kRelu ? at.input<C>(3) : nullptr;
         C *dscale = at.output<C>(1), *doffset = at.output<C>(2);
-        const S* const addend = add ? at.input<S>(kMean + 2) : nullptr;
-        const Slope<then, add, T> slope{at.input<S>(0), at.input<S>(1),     addend,   at.input<C>(2),
-                                        offset,         at.input<C>(kMean), variance, epsilon};
-        RETURN_IF_ERROR(GpuColumnSums(*at.stream, parts, partials, tickets, SlopeSums<then, add, T>{slope},
-                                      StoreSlopes<C>{variance, epsilon, dscale, doffset}));
-        if (parts.rows == 0) return absl::OkStatus();
-        return ForEachElementByColumn(*at.stream, slices,
-                                      BatchNormGradient<then, add, T>{slope, dscale, doffset, at.output<S>(0), share});
+        return WithLanes<T>(parts.whole && AreAligned({x, dy, at.output<S>(0)}), [&](auto lanes) {
+          constexpr int kLanes = decltype(lanes)::value;
+          const Slope<then, T, kLanes> slope{x, dy, at.input<C>(2), offset, at.input<C>(kMean), variance, epsilon};
+          RETURN_IF_ERROR(GpuColumnSums(*at.stream, parts.template Of<kLanes>(), partials, tickets,
+                                        SlopeSums<then, T, kLanes>{slope},
+                                        StoreSlopes<C>{variance, epsilon, dscale, doffset}));
+          if (parts.single.rows == 0) return absl::OkStatus();
+          return ForEachElementByColumn(
+              *at.stream, slices.template Of<kLanes>(),
+              BatchNormGradient<then, T, kLanes>{slope, dscale, doffset, at.output<S>(0), share});
+        });
       });
 }
 

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <string>
 
 #include "ops/gpu/divider_impl.h"
 #include "ops/normalisation/normalisation_ops.h"
 #include "ops/normalisation/row_norm_gpu_impl.h"
+#include "ops/normalisation/row_norm_grad_gpu_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -21,7 +23,7 @@ struct GroupLayout {
     n = places * size;
     rows = n == 0 ? 0 : x[0] * groups;
     matrix_rows = n == 0 ? 0 : x[0] * places;
-    by_size = Divider(std::max<int64_t>(size, 1), std::max<int64_t>(std::max(n, columns), 1));
+    SetSize(size);
     by_groups = Divider(groups, std::max<int64_t>(rows, 1));
     by_places = Divider(std::max<int64_t>(places, 1), std::max<int64_t>(matrix_rows, 1));
   }
@@ -36,8 +38,39 @@ struct GroupLayout {
   BELFRY_GPU int64_t Row(int64_t matrix_row, int64_t column) const {
     return by_places.Quotient(matrix_row) * groups + by_size.Quotient(column);
   }
+  BELFRY_GPU bool Holds(int lanes) const { return size % lanes == 0; }
+  GroupLayout InPacks(int lanes) const {
+    GroupLayout packs = *this;
+    packs.n /= lanes;
+    packs.columns /= lanes;
+    packs.SetSize(size / lanes);
+    return packs;
+  }
+  bool Divides(int lanes) const { return size % lanes == 0; }
+
+ private:
+  void SetSize(int64_t channels) {
+    size = channels;
+    by_size = Divider(std::max<int64_t>(size, 1), std::max<int64_t>(std::max(n, columns), 1));
+  }
 };
 
+// Adds the kernels of a norm, for all float dtypes, and of its gradient, "<name>Grad".
+template <bool centred, class Layout>
+void AddNormGpuKernels(KernelTable& table, const std::string& name) {
+  table.AddKernels(name, Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) -> KernelFactory {
+                     using T = typename decltype(tag)::type;
+                     return [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+                       return NormKernel<T, centred>(spec, Layout(spec));
+                     };
+                   }));
+  table.AddKernels(name + "Grad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) -> KernelFactory {
+                     using T = typename decltype(tag)::type;
+                     return [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+                       return NormGradKernel<T, centred>(spec, Layout(spec));
+                     };
+                   }));
+}
 }  // namespace
 
 void AddRowNormGpuKernels(KernelTable& table) {

@@ -11,10 +11,8 @@
 #include <type_traits>
 
 #include "framework/device/cuda/launch.h"
+#include "framework/device/cuda/registers.h"
 #include "framework/device/cuda/warp_fragments.h"
-
-// Unrolls the loop that follows, whose index selects a register and must be known at compile time.
-#define BELFRY_UNROLL _Pragma("unroll")
 
 namespace belfry::gpu {
 

@@ -81,8 +81,15 @@ OpCase SoftmaxCase(const std::string& name, bool log, int64_t axis, double tempe
                 return Outs{log ? ops::LogSoftmax(scope, in[0], options) : ops::Softmax(scope, in[0], options)};
               },
           .reference = reference,
-          .more_shapes =
-              {{{1, 1, 1}}, {{2, 0, 3}}, {{0, 2, 2}}, {{2, 3, 700}}, {{1, 2, 2051}}, {{2, 700, 3}}, {{700, 2, 3}}},
+          .more_shapes = {{{1, 1, 1}},
+                          {{2, 0, 3}},
+                          {{0, 2, 2}},
+                          {{2, 3, 700}},
+                          {{1, 2, 2051}},
+                          {{2, 700, 3}},
+                          {{700, 2, 3}},
+                          {{2, 3, 808}},
+                          {{1, 2, 4104}}},
           .tolerance = 4,
           .unknown_axes = {0, 1, 2}};
 }
@@ -222,7 +229,7 @@ std::vector<OpCase> NnCases() {
                          for (int64_t i = 0; i < y.size(); ++i) y[i] += in[1][i % in[1].size()];
                          return Arrays{y};
                        },
-                   .more_shapes = {{{1}, {1}}, {{0, 4}, {4}}, {{3, 0}, {0}}, {{4000, 33}, {33}}},
+                   .more_shapes = {{{1}, {1}}, {{0, 4}, {4}}, {{3, 0}, {0}}, {{4000, 33}, {33}}, {{700, 24}, {24}}},
                    .tolerance = 4});
   cases.push_back(
       {.name = "CheckNumerics",

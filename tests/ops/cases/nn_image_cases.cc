@@ -315,7 +315,7 @@ std::vector<OpCase> NnImageCases() {
       PoolCase("MaxPoolLargeWindow", true, {1, 17, 17, 2},
                {.height = 16, .width = 16, .stride_h = 1, .stride_w = 1, .padding = Padding::Valid()}),
       PoolCase("AvgPool", false, {2, 5, 6, 3}, {.height = 3, .width = 3},
-               {{{1, 1, 1, 1}}, {{0, 4, 4, 3}}, {{2, 12, 12, 300}}}),
+               {{{1, 1, 1, 1}}, {{0, 4, 4, 3}}, {{2, 12, 12, 300}}, {{3, 9, 7, 24}}}),
       PoolCase("AvgPoolExplicit", false, {1, 5, 6, 2},
                {.height = 3, .width = 2, .stride_h = 1, .padding = Padding::Explicit(2, 1, 0, 1)}),
       LrnCase("LRN", {.depth_radius = 4, .bias = 1, .alpha = 0.1, .beta = 0.75}),

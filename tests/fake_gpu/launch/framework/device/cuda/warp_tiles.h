@@ -13,8 +13,7 @@
 #include <vector>
 
 #include "framework/device/cuda/launch.h"
-
-#define BELFRY_UNROLL
+#include "framework/device/cuda/registers.h"
 
 namespace belfry::gpu {
 
