@@ -172,8 +172,8 @@ absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
   }};
 }
 
-// Reads x and dy; dy counts as 0 where the ReLU gave 0.
-template <Then then, class T, int lanes>
+// Reads x and dy, with an addend of dy if there is one; dy counts as 0 where the ReLU gave 0.
+template <Then then, bool add, class T, int lanes>
 struct Slope {
   using C = gpu::Compute<T>;
   const gpu::Stored<T>*x, *dy, *addend;
@@ -184,7 +184,15 @@ struct Slope {
     return {mean[c], scale[c] / std::sqrt(variance[c] + epsilon), then == Then::kRelu ? offset[c] : C(0)};
   }
   BELFRY_GPU Pair<T, lanes> Read(int64_t at) const {
-    return {PackAt<T, lanes>(x + at * lanes), PackAt<T, lanes>(dy + at * lanes)};
+    Pair<T, lanes> in{PackAt<T, lanes>(x + at * lanes), PackAt<T, lanes>(dy + at * lanes)};
+    if constexpr (add) {
+      const auto more = PackAt<T, lanes>(addend + at * lanes);
+      BELFRY_UNROLL
+      for (int j = 0; j < lanes; ++j) {
+        in.second.at[j] = gpu::Narrow<T>(gpu::Widen(in.second.at[j]) + gpu::Widen(more.at[j]));
+      }
+    }
+    return in;
   }
   // The slope of an element x.
   BELFRY_GPU C operator()(const NormColumn<C>& normal, C x, C slope) const {
@@ -194,14 +202,14 @@ struct Slope {
 };
 
 // Sums d and d (x - mean), where d are the slopes.
-template <Then then, class T, int lanes>
+template <Then then, bool add, class T, int lanes>
 struct SlopeSums {
   using C = gpu::Compute<T>;
   using Column = PerLane<NormColumn<C>, lanes>;
   using Sum = PerLane<Sums<C, 2>, lanes>;
   using Partial = Sums<C, 2>;
   static constexpr int kLanes = lanes;
-  Slope<then, T, lanes> slope;
+  Slope<then, add, T, lanes> slope;
 
   BELFRY_GPU Column Begin(int64_t c, int64_t) const {
     Column normal;
@@ -233,7 +241,7 @@ struct StoreSlopes {
 
 // dx = scale / sqrt(variance + epsilon) (d - share (doffset + z dscale)), where z is x normalised. share is 1 / rows,
 // or 0 if mean and variance do not depend on x.
-template <Then then, class T, int lanes>
+template <Then then, bool add, class T, int lanes>
 struct BatchNormGradient {
   using C = gpu::Compute<T>;
   struct Lane {
@@ -241,7 +249,7 @@ struct BatchNormGradient {
     C inverse, doffset, dscale;
   };
   using Column = PerLane<Lane, lanes>;
-  Slope<then, T, lanes> slope;
+  Slope<then, add, T, lanes> slope;
   const C *dscale, *doffset;
   gpu::Stored<T>* dx;
   C share;
@@ -268,30 +276,43 @@ struct BatchNormGradient {
 };
 
 // Finds d, 0 where the ReLU gave 0, else dy with its addend if there is one, and sums as SlopeSums does.
-template <bool add, class T>
+template <bool add, class T, int lanes>
 struct MaskedSlopeSums {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
-  using Sum = Sums<C, 2>;
-  using Partial = Sum;
+  using Column = PerLane<C, lanes>;
+  using Sum = PerLane<Sums<C, 2>, lanes>;
+  using Partial = Sums<C, 2>;
+  static constexpr int kLanes = lanes;
   struct In {
-    S x, dy, relu, addend;
+    PackOf<T, lanes> x, dy, relu, addend;
   };
   const S *x, *dy, *relu, *addend;
   const C* mean;
   S* d;
 
-  BELFRY_GPU C Begin(int64_t c, int64_t) const { return mean[c]; }
-  BELFRY_GPU In Read(int64_t at, int64_t) const { return {x[at], dy[at], relu[at], add ? addend[at] : dy[at]}; }
-  BELFRY_GPU void Take(C center, const In& in, int64_t at, Sum& sum) const {
-    const C whole = add ? gpu::Widen(in.dy) + gpu::Widen(in.addend) : gpu::Widen(in.dy);
-    const S stored = gpu::Narrow<T>(gpu::Widen(in.relu) > 0 ? whole : C(0));
-    d[at] = stored;
-    const C slope = gpu::Widen(stored);
-    sum.of[0] += slope;
-    sum.of[1] += slope * (gpu::Widen(in.x) - center);
+  BELFRY_GPU Column Begin(int64_t column, int64_t) const {
+    Column center;
+    for (int j = 0; j < lanes; ++j) center.of[j] = mean[column * lanes + j];
+    return center;
   }
-  BELFRY_GPU Sum Finish(C, const Sum& sum, int64_t) const { return sum; }
+  BELFRY_GPU In Read(int64_t at, int64_t) const {
+    return {PackAt<T, lanes>(x + at * lanes), PackAt<T, lanes>(dy + at * lanes), PackAt<T, lanes>(relu + at * lanes),
+            PackAt<T, lanes>((add ? addend : dy) + at * lanes)};
+  }
+  BELFRY_GPU void Take(const Column& center, In in, int64_t at, Sum& sum) const {
+    BELFRY_UNROLL
+    for (int j = 0; j < lanes; ++j) {
+      C slope = gpu::Widen(in.dy.at[j]);
+      if (add) slope += gpu::Widen(in.addend.at[j]);
+      in.dy.at[j] = gpu::Narrow<T>(gpu::Widen(in.relu.at[j]) > 0 ? slope : C(0));
+      slope = gpu::Widen(in.dy.at[j]);
+      sum.of[j].of[0] += slope;
+      sum.of[j].of[1] += slope * (gpu::Widen(in.x.at[j]) - center.of[j]);
+    }
+    StorePack<T, lanes>(d + at * lanes, in.dy);
+  }
+  BELFRY_GPU Partial Finish(const Column&, const Sum& sum, int lane, int64_t) const { return sum.of[lane]; }
 };
 
 // Inputs x, dy, scale, mean, variance, the output of a ReLU over the normalisation and an addend and, if one is added,
@@ -302,24 +323,28 @@ absl::StatusOr<Kernel> MakeAddReluGrad(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
   using Sum = Sums<C, 2>;
   const Sizes size(spec);
-  const ColumnParts parts(size.rows, size.channels);
+  const auto parts = PartsOf<T>(size.rows, size.channels);
   return ColumnSumsKernel<Sum>(
       spec, parts,
-      [parts, slices = ColumnSlices::ForElements(size.rows, size.channels),
-       epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at, Sum* partials,
-                                                              uint32_t* tickets) {
+      [parts, slices = SlicesOf<T>(size.rows, size.channels), epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](
+          const KernelContext& at, Sum* partials, uint32_t* tickets) {
+        const S *x = at.input<S>(0), *dy = at.input<S>(1), *relu = at.input<S>(5);
+        const S* const addend = add ? at.input<S>(6) : nullptr;
         const C *mean = at.input<C>(3), *variance = at.input<C>(4);
-        const S* const x = at.input<S>(0);
         C *dscale = at.output<C>(1), *doffset = at.output<C>(2);
-        S* const d = at.output<S>(3);
-        const MaskedSlopeSums<add, T> sums{x, at.input<S>(1), at.input<S>(5), add ? at.input<S>(6) : nullptr, mean, d};
-        RETURN_IF_ERROR(GpuColumnSums(*at.stream, parts, partials, tickets, sums,
-                                      StoreSlopes<C>{variance, epsilon, dscale, doffset}));
-        if (parts.rows == 0) return absl::OkStatus();
-        const Slope<Then::kNothing, false, T> slope{x, d, nullptr, at.input<C>(2), nullptr, mean, variance, epsilon};
-        return ForEachElementByColumn(*at.stream, slices,
-                                      BatchNormGradient<Then::kNothing, false, T>{
-                                          slope, dscale, doffset, at.output<S>(0), 1 / static_cast<C>(parts.rows)});
+        S *dx = at.output<S>(0), *d = at.output<S>(3);
+        return WithLanes<T>(parts.whole && AreAligned({x, dy, relu, addend, dx, d}), [&](auto lanes) {
+          constexpr int kLanes = decltype(lanes)::value;
+          RETURN_IF_ERROR(GpuColumnSums(*at.stream, parts.template Of<kLanes>(), partials, tickets,
+                                        MaskedSlopeSums<add, T, kLanes>{x, dy, relu, addend, mean, d},
+                                        StoreSlopes<C>{variance, epsilon, dscale, doffset}));
+          if (parts.single.rows == 0) return absl::OkStatus();
+          const Slope<Then::kNothing, false, T, kLanes> slope{x,       d,    nullptr,  at.input<C>(2),
+                                                              nullptr, mean, variance, epsilon};
+          return ForEachElementByColumn(*at.stream, slices.template Of<kLanes>(),
+                                        BatchNormGradient<Then::kNothing, false, T, kLanes>{
+                                            slope, dscale, doffset, dx, 1 / static_cast<C>(parts.single.rows)});
+        });
       });
 }
 
@@ -344,16 +369,18 @@ absl::StatusOr<Kernel> MakeOwnGrad(const KernelSpec& spec) {
         const S *x = at.input<S>(0), *dy = at.input<S>(1);
         const C *variance = at.input<C>(kMean + 1), *offset = then == Then::kRelu ? at.input<C>(3) : nullptr;
         C *dscale = at.output<C>(1), *doffset = at.output<C>(2);
-        return WithLanes<T>(parts.whole && AreAligned({x, dy, at.output<S>(0)}), [&](auto lanes) {
+        const S* const addend = add ? at.input<S>(kMean + 2) : nullptr;
+        return WithLanes<T>(parts.whole && AreAligned({x, dy, addend, at.output<S>(0)}), [&](auto lanes) {
           constexpr int kLanes = decltype(lanes)::value;
-          const Slope<then, T, kLanes> slope{x, dy, at.input<C>(2), offset, at.input<C>(kMean), variance, epsilon};
+          const Slope<then, add, T, kLanes> slope{x,        dy,     addend, at.input<C>(2), offset, at.input<C>(kMean),
+                                                  variance, epsilon};
           RETURN_IF_ERROR(GpuColumnSums(*at.stream, parts.template Of<kLanes>(), partials, tickets,
-                                        SlopeSums<then, T, kLanes>{slope},
+                                        SlopeSums<then, add, T, kLanes>{slope},
                                         StoreSlopes<C>{variance, epsilon, dscale, doffset}));
           if (parts.single.rows == 0) return absl::OkStatus();
           return ForEachElementByColumn(
               *at.stream, slices.template Of<kLanes>(),
-              BatchNormGradient<then, T, kLanes>{slope, dscale, doffset, at.output<S>(0), share});
+              BatchNormGradient<then, add, T, kLanes>{slope, dscale, doffset, at.output<S>(0), share});
         });
       });
 }

@@ -1,75 +1,20 @@
 #include "framework/device/cuda/compiled_kernels.h"
 
-#define XXH_INLINE_ALL
-#include <unistd.h>
-#include <xxhash.h>
-
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "framework/base/library/cache_folder.h"
 #include "framework/base/status.h"
+#include "framework/device/cuda/cubin_file.h"
 #include "framework/device/cuda/native.h"
 #include "framework/device/cuda/nvrtc.h"
-#include "framework/device/cuda/nvrtc_prelude.h"
 #include "spdlog/spdlog.h"
 
 namespace belfry {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr char kName[] = "belfry_kernel";
 constexpr int64_t kMaxBlocks = int64_t{1} << 20;
-
-uint64_t Checksum(absl::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
-
-// The file of a kernel: its checksum and its machine code.
-class CubinFile {
- public:
-  explicit CubinFile(absl::string_view key) {
-    const std::string folder = CacheFolder();
-    if (folder.empty()) return;
-    const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
-    path_ = fs::path(folder) / "kernels" / absl::StrFormat("%016x%016x.cubin", hash.high64, hash.low64);
-  }
-  // Empty if there is none, or not a whole one.
-  std::string Read() const {
-    std::error_code error;
-    const auto size = fs::file_size(path_, error);
-    if (error) return "";
-    std::string bytes(size, '\0');
-    std::ifstream file(path_, std::ios::binary);
-    if (!file.read(bytes.data(), static_cast<std::streamsize>(size))) return "";
-    uint64_t checksum = 0;
-    if (bytes.size() <= sizeof(checksum)) return "";
-    std::copy_n(bytes.data(), sizeof(checksum), reinterpret_cast<char*>(&checksum));
-    std::string cubin = bytes.substr(sizeof(checksum));
-    return Checksum(cubin) == checksum ? cubin : "";
-  }
-  // Writes a temporary file and renames it, so that no other process or thread reads half of it.
-  void Write(const std::string& cubin) const {
-    if (path_.empty()) return;
-    std::error_code error;
-    fs::create_directories(path_.parent_path(), error);
-    const fs::path beside =
-        path_.string() + absl::StrCat(".", getpid(), ".", absl::Hex(reinterpret_cast<uintptr_t>(this)), ".tmp");
-    const uint64_t checksum = Checksum(cubin);
-    std::ofstream file(beside, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
-    file.write(cubin.data(), static_cast<std::streamsize>(cubin.size()));
-    file.close();
-    if (file) fs::rename(beside, path_, error);
-    if (!file || error) fs::remove(beside, error);
-  }
-
- private:
-  fs::path path_;  // empty: nothing is kept
-};
 
 class CudaKernel final : public CompiledKernel {
  public:
@@ -107,7 +52,7 @@ class CudaKernel final : public CompiledKernel {
 
 absl::StatusOr<std::shared_ptr<const CompiledKernel>> Compile(const Card& card, const std::string& source) {
   const auto [major, minor] = card.capability();
-  const CubinFile file(absl::StrCat("sm_", major, minor, " ", NvrtcDescription(), NvrtcPrelude(), source));
+  const CubinFile file(CacheFolder(), source, major, minor);
   if (const std::string cubin = file.Read(); !cubin.empty()) {
     absl::StatusOr<std::shared_ptr<const CompiledKernel>> kernel = CudaKernel::Load(card, cubin);
     if (kernel.ok()) return kernel;

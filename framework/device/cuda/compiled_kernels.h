@@ -13,9 +13,8 @@
 
 namespace belfry {
 
-// Thread-safe. Kernels on disk are files in CacheFolder()/kernels, named by a hash of the source, the compiler, its
-// options and the card's capability. A file that is damaged, or that cannot be read or written, costs another
-// compilation and is no error.
+// Thread-safe. Kernels on disk are CubinFiles in CacheFolder(). A file that is damaged, or that cannot be read or
+// written, or that the driver refuses, costs another compilation and is no error.
 class CompiledKernels {
  public:
   // The card's part of Device::CompilesKernels and Device::CompileKernel.

@@ -113,10 +113,7 @@ absl::Status CheckNvrtc(int major, int minor) {
                                                     major, ".", minor, ", but ", absl::StrJoin(known, ", ")));
 }
 
-std::string NvrtcDescription() {
-  const absl::StatusOr<Nvrtc>& nvrtc = TheNvrtc();
-  return nvrtc.ok() ? absl::StrCat(VersionOf(*nvrtc), " ", absl::StrJoin(kOptions, " ")) : "";
-}
+std::string NvrtcOptions() { return absl::StrJoin(kOptions, " "); }
 
 absl::StatusOr<std::string> CompileCubin(absl::string_view source, int major, int minor) {
   const absl::StatusOr<Nvrtc>& nvrtc = TheNvrtc();

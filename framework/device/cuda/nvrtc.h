@@ -13,9 +13,8 @@ namespace belfry {
 // where it was looked for. Thread-safe, as is CompileCubin.
 absl::Status CheckNvrtc(int major, int minor);
 
-// "13.0 -fmad=false ...": NVRTC's version and the options that do not depend on the card, which together with the
-// source decide what CompileCubin returns. Empty without NVRTC.
-std::string NvrtcDescription();
+// "--std=c++20 --fmad=false ...": the options that do not depend on the card.
+std::string NvrtcOptions();
 
 // The machine code of `source` for a card of capability major.minor. Without contraction of a multiplication and an
 // addition, so that fused and unfused ops give the same bits. Internal, with the compiler's messages, if it is not
