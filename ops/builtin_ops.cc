@@ -51,11 +51,12 @@ constexpr void (*kOps[])(OpRegistry& registry) = {
     // ops/losses
     RegisterCrossEntropy, RegisterL2Loss, RegisterSigmoidCrossEntropy,
     // ops/normalisation
-    RegisterBatchNorm, RegisterGroupNorm, RegisterLayerNorm, RegisterLrn, RegisterMoments, RegisterRmsNorm,
+    RegisterBatchNorm, RegisterGroupNorm, RegisterLayerNorm, RegisterLrn, RegisterMoments, RegisterResidualNorms,
+    RegisterRmsNorm,
     // ops/pooling
     RegisterPool,
     // ops/product
-    RegisterFusedMatMul, RegisterMatMul,
+    RegisterFusedMatMul, RegisterMatMul, RegisterMatMulEnds,
     // ops/random
     RegisterNormalOps, RegisterUniformOps,
     // ops/recurrent
@@ -91,13 +92,16 @@ OpRegistry MakeBuiltinOps() {
   AddElementCode(registry);
   // Each rewrite sees the results of those before it.
   registry.AddRewrite({"bias_activation", FuseBiasAndActivation});
+  registry.AddRewrite({"product_gelu", FuseProductGelu});
   registry.AddRewrite({"pool_masks", MaskBeforePoolGradients});
   registry.AddRewrite({"pool_biases", SumBiasesBeforePoolGradients});
   registry.AddRewrite({"norms", FuseNorms});
-  registry.AddRewrite({"lrn_masks", MaskLrnGradients});
+  registry.AddRewrite({"residual_norms", FuseResidualNorms});
   registry.AddRewrite({"input_gradients", FuseInputGradients});
   registry.AddRewrite({"cancel_transposes", CancelTransposes, /*fuses=*/false});
+  registry.AddRewrite({"loss_gradients", FuseLossGradients});
   registry.AddRewrite({"l2_losses", JoinL2Losses});
+  registry.AddRewrite({"narrow_norms", NarrowNorms});
   registry.AddRewrite({"filter_layouts", TurnFilters});
   registry.SetLateKernels(std::make_shared<LateKernels>("GPU", LoadGpuKernels));
   return registry;

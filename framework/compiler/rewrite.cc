@@ -22,6 +22,21 @@ const OpDef* FusedOp(const RewriteContext& context, absl::string_view name, cons
   return own && !replaced(*op, node) ? nullptr : op;
 }
 
+void Redirect(Program& program, const HashMap<Value, Value>& values, const HashMap<int, int>& nodes) {
+  const auto move_value = [&](Value& value) {
+    if (const auto found = values.find(value); found != values.end()) value = found->second;
+  };
+  const auto move_node = [&](int& node) {
+    if (const auto found = nodes.find(node); found != nodes.end()) node = found->second;
+  };
+  for (ProgramNode& node : program.nodes) {
+    absl::c_for_each(node.inputs, move_value);
+    absl::c_for_each(node.control_inputs, move_node);
+  }
+  absl::c_for_each(program.fetches, move_value);
+  absl::c_for_each(program.targets, move_node);
+}
+
 absl::Status RunRewrites(Program& program, const RewriteContext& context, bool fuse,
                          const std::function<absl::Status(absl::string_view name)>& after) {
   for (const Rewrite& rewrite : context.registry.rewrites()) {

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/compiler/program.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/op_def.h"
@@ -23,6 +24,10 @@ struct RewriteContext {
 // kernel of one of the nodes (OpRegistry::AddKernels), that is to run, unless the kernel of `name` was replaced too.
 const OpDef* FusedOp(const RewriteContext& context, absl::string_view name, const ProgramNode& node,
                      std::initializer_list<const ProgramNode*> more = {});
+
+// Makes all readers of a key of `values`, fetches too, read its value, and all that wait for a key of `nodes`, targets
+// too, wait for its value.
+void Redirect(Program& program, const HashMap<Value, Value>& values, const HashMap<int, int>& nodes = {});
 
 // Runs the registry's rewrites in order. `after` is called after each, with its name. The first error wins.
 absl::Status RunRewrites(Program& program, const RewriteContext& context, bool fuse,

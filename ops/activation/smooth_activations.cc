@@ -1,6 +1,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "ops/activation/activate_impl.h"
 #include "ops/activation/activation_ops.h"
 #include "ops/common/op_rules_impl.h"
@@ -96,7 +97,17 @@ void Register(OpRegistry& registry, const std::string& name, std::vector<KernelD
                 .kernels = BinaryKernels<GradFunction>()});
 }
 
+absl::StatusOr<Kernel> MakeFrom(const std::vector<KernelDef>& kernels, const KernelSpec& spec) {
+  const auto kernel = absl::c_find_if(kernels, [&](const KernelDef& k) { return k.dtype == spec.inputs[0].dtype; });
+  return kernel->make(spec);
+}
+
 }  // namespace
+
+absl::StatusOr<Kernel> MakeGelu(const KernelSpec& spec) { return MakeFrom(GeluKernels(), spec); }
+absl::StatusOr<Kernel> MakeGeluGrad(const KernelSpec& spec) {
+  return MakeFrom(BinaryKernels<GeluGradFunction>(), spec);
+}
 
 Output Gelu(OpScope scope, Output x, bool approximate) {
   return scope.Add("Gelu", {x}, {{"approximate", approximate}});

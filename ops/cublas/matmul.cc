@@ -18,6 +18,7 @@ namespace {
 
 constexpr size_t kMaxWorkspace = size_t{32} << 20;
 constexpr int kCandidates = 8;
+constexpr int64_t kUnitOfX = 8;  // CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD is a multiple of it
 
 absl::Status Check(cublasStatus_t status, absl::string_view what) {
   if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
@@ -52,6 +53,26 @@ Types TypesOf(DType dtype, bool tf32) {
   }
 }
 
+bool AddsBias(GpuMatMulEnd end) {
+  return end == GpuMatMulEnd::kBias || end == GpuMatMulEnd::kBiasRelu || end == GpuMatMulEnd::kBiasGelu ||
+         end == GpuMatMulEnd::kBiasKeepGelu;
+}
+bool UsesX(GpuMatMulEnd end) { return end == GpuMatMulEnd::kBiasKeepGelu || end == GpuMatMulEnd::kGeluGrad; }
+
+// b is cuBLASLt's matrix A.
+cublasLtEpilogue_t EpilogueOf(GpuMatMulEnd end) {
+  switch (end) {
+    case GpuMatMulEnd::kNone: return CUBLASLT_EPILOGUE_DEFAULT;
+    case GpuMatMulEnd::kBias: return CUBLASLT_EPILOGUE_BIAS;
+    case GpuMatMulEnd::kBiasRelu: return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case GpuMatMulEnd::kBiasGelu: return CUBLASLT_EPILOGUE_GELU_BIAS;
+    case GpuMatMulEnd::kBiasKeepGelu: return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case GpuMatMulEnd::kGeluGrad: return CUBLASLT_EPILOGUE_DGELU;
+    case GpuMatMulEnd::kBiasGrad: return CUBLASLT_EPILOGUE_BGRADA;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 // A product as seen by cuBLASLt, whose matrices are column-major. Our row-major y is its transposed y, so it computes
 // transpose(b) * transpose(a), with b as the first operand.
 class Product {
@@ -73,13 +94,7 @@ class Product {
         Check(cublasLtMatmulDescCreate(&description_, types_.compute, types_.scale), "creating a matmul descriptor"));
     RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N));
     RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N));
-    if (p.bias) {
-      RETURN_IF_ERROR(
-          Describe(CUBLASLT_MATMUL_DESC_EPILOGUE, p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS));
-      // The heuristic may look at the alignment of the bias. Run sets its address.
-      const void* const aligned = reinterpret_cast<const void*>(kAlignment);
-      RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned));
-    }
+    if (p.end != GpuMatMulEnd::kNone) RETURN_IF_ERROR(DescribeEnd(p));
     RETURN_IF_ERROR(
         Layout(types_.data, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.batch, p.same_b, first_));
     RETURN_IF_ERROR(
@@ -93,7 +108,9 @@ class Product {
   size_t workspace_bytes(int candidate) const { return results_[candidate].workspaceSize; }
 
   absl::Status Run(int candidate, Stream& stream, const GpuMatMulOperands& at) {
-    if (at.bias != nullptr) RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias));
+    const void* const row = at.dbias != nullptr ? at.dbias : at.bias;
+    if (row != nullptr) RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, row));
+    if (at.x != nullptr) RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, at.x));
     const double one_wide = 1, zero_wide = 0;
     const float one = 1, zero = 0;
     const bool wide = types_.scale == CUDA_R_64F;
@@ -109,6 +126,19 @@ class Product {
   absl::Status Describe(cublasLtMatmulDescAttributes_t attribute, const T& value) {
     return Check(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof(value)),
                  "setting a matmul attribute");
+  }
+
+  absl::Status DescribeEnd(const GpuMatMul& p) {
+    RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(p.end)));
+    // The heuristic may look at the alignment of the operands. Run sets their addresses.
+    const void* const aligned = reinterpret_cast<const void*>(kAlignment);
+    if (AddsBias(p.end) || p.end == GpuMatMulEnd::kBiasGrad) {
+      RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned));
+    }
+    if (!UsesX(p.end)) return absl::OkStatus();
+    if (p.n % kUnitOfX != 0) return absl::UnimplementedError(absl::StrCat("cuBLASLt: ", p.n, " columns with a GELU"));
+    RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n));
+    return Describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
   }
 
   // Describes a contiguous column-major matrix.
@@ -171,10 +201,16 @@ class Product {
   int found_ = 0;
 };
 
+absl::string_view NameOf(GpuMatMulEnd end) {
+  constexpr absl::string_view kNames[] = {"",           " bias",      " bias relu", " bias gelu",
+                                          " keep gelu", " gelu grad", " bias grad"};
+  return kNames[static_cast<size_t>(end)];
+}
+
 std::string KeyOf(const GpuMatMul& p, const MathMode& math) {
   return absl::StrCat("matmul ", DTypeName(p.dtype), " m", p.m, " n", p.n, " k", p.k, " batch", p.batch,
                       p.transpose_a ? " ta" : "", p.transpose_b ? " tb" : "", p.same_a ? " sa" : "",
-                      p.same_b ? " sb" : "", p.bias ? " bias" : "", p.relu ? " relu" : "", p.wide ? " wide" : "",
+                      p.same_b ? " sb" : "", NameOf(p.end), p.wide ? " wide" : "",
                       p.alignment < 64 ? absl::StrCat(" aligned ", p.alignment) : "", math.tf32 ? " tf32" : "",
                       " cublas", cublasLtGetVersion());
 }
@@ -193,15 +229,20 @@ absl::StatusOr<GpuMatMulCore> MakeLibraryGpuMatMul(const GpuMatMul& p, Device& d
     for (int i = 0; i < product->candidates(); ++i) {
       most_workspace = std::max(most_workspace, product->workspace_bytes(i));
     }
-    const std::array<size_t, 5> bytes = {static_cast<size_t>(p.m * p.k) * size, static_cast<size_t>(p.k * p.n) * size,
+    const size_t y = static_cast<size_t>(p.m * p.n * p.batch) * SizeOf(p.result());
+    const bool grad = p.end == GpuMatMulEnd::kBiasGrad, bias = AddsBias(p.end), x = UsesX(p.end);
+    const std::array<size_t, 6> bytes = {static_cast<size_t>(p.m * p.k) * size,
+                                         static_cast<size_t>(p.k * p.n) * size,
+                                         y,
+                                         most_workspace,
                                          static_cast<size_t>(p.n) * SizeOf(p.dtype),
-                                         static_cast<size_t>(p.m * p.n * p.batch) * SizeOf(p.result()), most_workspace};
-    ASSIGN_OR_RETURN(
-        chosen,
-        ChooseFastest(device, KeyOf(p, device.math()), product->candidates(), bytes,
-                      [&](int candidate, Stream& stream, absl::Span<void* const> at) {
-                        return product->Run(candidate, stream, {at[0], at[1], p.bias ? at[2] : nullptr, at[3], at[4]});
-                      }));
+                                         x ? y : 0};
+    ASSIGN_OR_RETURN(chosen, ChooseFastest(device, KeyOf(p, device.math()), product->candidates(), bytes,
+                                           [&](int candidate, Stream& stream, absl::Span<void* const> at) {
+                                             return product->Run(candidate, stream,
+                                                                 {at[0], at[1], at[2], at[3], bias ? at[4] : nullptr,
+                                                                  x ? at[5] : nullptr, grad ? at[4] : nullptr});
+                                           }));
   }
   return GpuMatMulCore{[product, chosen](Stream& stream, const GpuMatMulOperands& at) {
                          GpuMatMulOperands aligned = at;

@@ -233,6 +233,25 @@ absl::StatusOr<Kernel> MakeSparseGrad(const KernelSpec& spec) {
                                                : MakeSparseGradOf<T, int64_t>(spec);
 }
 
+// The loss, and the gradient of the logits for that of the loss, input 2.
+template <class T>
+absl::StatusOr<Kernel> MakeWithGradient(const KernelSpec& spec) {
+  const bool ignores = !spec.attrs.Ints("ignore_label").empty();
+  const TensorSpec inputs[] = {spec.inputs[2], spec.outputs[1], spec.inputs[1]};
+  const KernelSpec gradient_spec{spec.name, spec.attrs, inputs, spec.outputs.subspan(1, 1), spec.device};
+  ASSIGN_OR_RETURN(Kernel loss, MakeSparse<T>(spec));
+  ASSIGN_OR_RETURN(Kernel gradient,
+                   ignores ? MakeSparseGrad<T>(gradient_spec) : MakeCrossEntropyGrad<T>(gradient_spec));
+  return Kernel{[loss = std::move(loss.run), gradient = std::move(gradient.run)](const KernelContext& context) {
+    RETURN_IF_ERROR(loss(context));
+    KernelContext scale = context;
+    const void* const inputs[] = {context.inputs[2], context.outputs[1], context.inputs[1]};
+    scale.inputs = inputs;
+    scale.outputs = context.outputs + 1;
+    return gradient(scale);
+  }};
+}
+
 DType WideOf(DType dtype) { return dtype == DType::kFloat64 ? dtype : DType::kFloat32; }
 
 absl::Status CheckLossType(const ShapeArgs& args) {
@@ -263,6 +282,12 @@ absl::StatusOr<std::vector<Shape>> SparseShape(const ShapeArgs& args) {
                                                    logits.Remove(-1).ToString(), ", not ", labels.ToString()));
   }
   return std::vector<Shape>{*loss, loss->Insert(loss->rank(), logits[-1])};
+}
+
+absl::StatusOr<std::vector<Shape>> WithGradientShape(const ShapeArgs& args) {
+  ASSIGN_OR_RETURN(const std::vector<Shape> both, SparseShape(args));
+  RETURN_IF_ERROR(both[0].Merge(args.inputs[2]).status());
+  return both;
 }
 
 absl::StatusOr<std::vector<Shape>> DenseShape(const ShapeArgs& args) {
@@ -336,6 +361,14 @@ void RegisterCrossEntropy(OpRegistry& registry) {
   sparse.types.push_back({"Tlabels", kIndexTypes});
   sparse.attrs.push_back({"ignore_label", std::vector<int64_t>()});
   sparse.gradient = SparseGradient;
+  registry.Add(sparse);
+  sparse.name = "SparseCrossEntropyWithGradient";
+  sparse.inputs.push_back({"dloss", "U"});
+  sparse.outputs[1].name = "dlogits";
+  sparse.shape = WithGradientShape;
+  sparse.gradient = NoGradient(kByThePass);
+  sparse.kernels = Kernels<float, double, Half, BFloat16>(
+      "CPU", [](auto tag) { return &MakeWithGradient<typename decltype(tag)::type>; });
   registry.Add(std::move(sparse));
   registry.Add(CrossEntropyOp("SoftmaxCrossEntropyWithLogits", DenseShape,
                               [](auto tag) { return &MakeDense<typename decltype(tag)::type>; }));

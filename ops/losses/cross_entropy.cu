@@ -37,6 +37,7 @@ struct IgnoreLabel {
   constexpr bool Is(int64_t other) const { return any && other == label; }
 };
 
+// With dloss, backprop is scaled by it: the gradient of the logits, which is 0 in rows of ignored examples.
 // backprop may alias the logits: a thread reads each of its elements before writing it, and touches no others.
 template <class T, class Label>
 struct Sparse {
@@ -48,6 +49,7 @@ struct Sparse {
   const Label* labels;
   C* loss;
   gpu::Stored<T>* backprop;
+  const C* dloss = nullptr;
 
   template <class Team>
   BELFRY_GPU void operator()(int64_t row, const Team& team) const {
@@ -75,25 +77,14 @@ struct Sparse {
     });
     const TopAndSum<C> all = own.OfTeam(team, C(1));
     const C scale = valid ? 1 / all.sum : std::numeric_limits<C>::quiet_NaN(), log_sum = std::log(all.sum);
+    const C slope = dloss == nullptr ? C(1) : dloss[row];
     C part = 0;
-    ForEachLanesOfRow<T>(x, t.n, packs, team, [this, x, dx, label, scale, log_sum, &all, &part](int64_t k, auto lanes) {
-      constexpr int kLanes = decltype(lanes)::value;
-      PackOf<T, kLanes> pack = PackAt<T, kLanes>(x + k);
-      const int64_t ahead = label - k;
-      const bool here = ahead >= 0 && ahead < kLanes;
-      BELFRY_UNROLL
-      for (int j = 0; j < kLanes; ++j) {
-        const C shifted = gpu::Widen(pack.at[j]) - all.top;
-        C slope = std::exp(shifted) * scale - t.off;
-        if (t.off > 0) part -= t.off * shifted;
-        if (here && ahead == j) {
-          part -= t.on * (shifted - log_sum);
-          slope -= t.on;
-        }
-        pack.at[j] = gpu::Narrow<T>(slope);
-      }
-      StorePack<T, kLanes>(dx + k, pack);
-    });
+    for (int64_t k = team.rank; k < t.n; k += team.size) {
+      const C shifted = gpu::Widen(x[k]) - all.top;
+      if (k == label) part -= t.on * (shifted - log_sum);
+      if (t.off > 0) part -= t.off * shifted;
+      dx[k] = gpu::Narrow<T>((std::exp(shifted) * scale - t.off - (k == label ? t.on : C(0))) * slope);
+    }
     C value = team.Sum(part);
     if (t.off > 0) value += t.off * static_cast<C>(t.n) * log_sum;
     if (team.rank == 0) loss[row] = valid ? value : scale;
@@ -135,13 +126,12 @@ struct Dense {
 template <class T, class Label>
 absl::StatusOr<Kernel> MakeSparseOf(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
-  return Kernel{[t = Targets<gpu::Compute<T>>(spec), ignored = IgnoreLabel(spec.attrs)](const KernelContext& at) {
-    const S* const logits = at.input<S>(0);
-    S* const backprop = at.output<S>(1);
-    const Sparse<T, Label> body{
-        t,       ignored, AreAligned({logits, backprop}), logits, at.input<Label>(1), at.output<gpu::Compute<T>>(0),
-        backprop};
-    return ForEachRowOf(*at.stream, t.rows, t.n, body);
+  using C = gpu::Compute<T>;
+  return Kernel{[t = Targets<C>(spec), ignored = IgnoreLabel(spec.attrs),
+                 scales = spec.inputs.size() > 2](const KernelContext& at) {
+    return ForEachRowOf(*at.stream, t.rows, t.n,
+                        Sparse<T, Label>{t, ignored, at.input<S>(0), at.input<Label>(1), at.output<C>(0),
+                                         at.output<S>(1), scales ? at.input<C>(2) : nullptr});
   }};
 }
 template <class T>
@@ -234,6 +224,9 @@ absl::StatusOr<Kernel> MakeSparseGrad(const KernelSpec& spec) {
 
 void AddCrossEntropyGpuKernels(KernelTable& table) {
   table.AddKernels("SparseSoftmaxCrossEntropyWithLogits", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeSparse<typename decltype(tag)::type>;
+                   }));
+  table.AddKernels("SparseCrossEntropyWithGradient", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
                      return &MakeSparse<typename decltype(tag)::type>;
                    }));
   table.AddKernels("SoftmaxCrossEntropyWithLogits", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {

@@ -10,6 +10,11 @@ void RegisterCrossEntropy(OpRegistry& registry);         // cross_entropy.cc
 void RegisterSigmoidCrossEntropy(OpRegistry& registry);  // sigmoid_cross_entropy.cc
 void RegisterL2Loss(OpRegistry& registry);               // l2_loss.cc
 
+// The rewrite "loss_gradients" (rewrites/loss_gradients.cc), for GPUs. The kernel of a cross-entropy of labels gives
+// the gradient of its logits, where that of the loss does not depend on the loss, and one pass over the logits is
+// saved.
+absl::Status FuseLossGradients(Program& program, const RewriteContext& context);
+
 // In the CUDA module.
 void AddCrossEntropyGpuKernels(KernelTable& table);         // cross_entropy.cu
 void AddSigmoidCrossEntropyGpuKernels(KernelTable& table);  // sigmoid_cross_entropy.cu

@@ -5,7 +5,6 @@
 #include "ops/reduction/column_sums.h"
 
 namespace belfry::ops {
-namespace {
 
 template <class T>
 absl::StatusOr<Kernel> MakeLayerNorm(const KernelSpec& spec) {
@@ -39,6 +38,17 @@ absl::StatusOr<Kernel> MakeLayerNormGrad(const KernelSpec& spec) {
                 },
                 sums.workspace_bytes()};
 }
+
+template absl::StatusOr<Kernel> MakeLayerNorm<float>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeLayerNorm<double>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeLayerNorm<Half>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeLayerNorm<BFloat16>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeLayerNormGrad<float>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeLayerNormGrad<double>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeLayerNormGrad<Half>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeLayerNormGrad<BFloat16>(const KernelSpec& spec);
+
+namespace {
 
 absl::StatusOr<std::vector<Shape>> LayerNormShape(const ShapeArgs& args) {
   RETURN_IF_ERROR(CheckEpsilon(args.attrs));

@@ -6,12 +6,13 @@
 
 namespace belfry::ops {
 
-void RegisterLrn(OpRegistry& registry);        // lrn.cc
-void RegisterMoments(OpRegistry& registry);    // moments.cc
-void RegisterBatchNorm(OpRegistry& registry);  // batch_norm.cc
-void RegisterLayerNorm(OpRegistry& registry);  // layer_norm.cc
-void RegisterRmsNorm(OpRegistry& registry);    // rms_norm.cc
-void RegisterGroupNorm(OpRegistry& registry);  // group_norm.cc
+void RegisterLrn(OpRegistry& registry);            // lrn.cc
+void RegisterMoments(OpRegistry& registry);        // moments.cc
+void RegisterBatchNorm(OpRegistry& registry);      // batch_norm.cc
+void RegisterLayerNorm(OpRegistry& registry);      // layer_norm.cc
+void RegisterRmsNorm(OpRegistry& registry);        // rms_norm.cc
+void RegisterGroupNorm(OpRegistry& registry);      // group_norm.cc
+void RegisterResidualNorms(OpRegistry& registry);  // residual_norms.cc
 
 // In the CUDA module.
 void AddBatchNormGpuKernels(KernelTable& table);  // batch_norm.cu
@@ -36,8 +37,18 @@ inline constexpr int kDy = 0, kX = 1;
 // The rewrite "norms" (rewrites/norms.cc). Makes one node of a batch norm, an addition after it and the ReLU after
 // that, where nothing else reads what lies between; and of the gradients of batch norm and of the ReLU over it.
 absl::Status FuseNorms(Program& program, const RewriteContext& context);
-// The rewrite "lrn_masks" (rewrites/lrn_masks.cc). The gradient of local response normalisation masks what it writes,
-// where its input is the output of a ReLU whose gradient comes next.
-absl::Status MaskLrnGradients(Program& program, const RewriteContext& context);
+// The rewrite "residual_norms" (rewrites/residual_norms.cc), for GPUs. Makes one node of an addition and the layer norm
+// or RMS norm of the sum, which others may read too, and of such a norm's gradient and an addition to it.
+absl::Status FuseResidualNorms(Program& program, const RewriteContext& context);
+
+// CPU kernels of the norms and their gradients, for ops that compute one and a sum.
+template <class T>
+absl::StatusOr<Kernel> MakeLayerNorm(const KernelSpec& spec);  // layer_norm.cc
+template <class T>
+absl::StatusOr<Kernel> MakeLayerNormGrad(const KernelSpec& spec);
+template <class T>
+absl::StatusOr<Kernel> MakeRmsNorm(const KernelSpec& spec);  // rms_norm.cc
+template <class T>
+absl::StatusOr<Kernel> MakeRmsNormGrad(const KernelSpec& spec);
 
 }  // namespace belfry::ops

@@ -5,7 +5,6 @@
 #include "ops/reduction/column_sums.h"
 
 namespace belfry::ops {
-namespace {
 
 template <class T>
 absl::StatusOr<Kernel> MakeRmsNorm(const KernelSpec& spec) {
@@ -39,6 +38,17 @@ absl::StatusOr<Kernel> MakeRmsNormGrad(const KernelSpec& spec) {
                 },
                 sums.workspace_bytes()};
 }
+
+template absl::StatusOr<Kernel> MakeRmsNorm<float>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeRmsNorm<double>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeRmsNorm<Half>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeRmsNorm<BFloat16>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeRmsNormGrad<float>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeRmsNormGrad<double>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeRmsNormGrad<Half>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeRmsNormGrad<BFloat16>(const KernelSpec& spec);
+
+namespace {
 
 absl::StatusOr<std::vector<Shape>> RmsNormShape(const ShapeArgs& args) {
   RETURN_IF_ERROR(CheckEpsilon(args.attrs));

@@ -76,6 +76,8 @@ void AddNormGpuKernels(KernelTable& table, const std::string& name) {
 void AddRowNormGpuKernels(KernelTable& table) {
   AddNormGpuKernels</*centred=*/true, RowLayout>(table, "LayerNorm");
   AddNormGpuKernels</*centred=*/false, RowLayout>(table, "RmsNorm");
+  AddResidualNormGpuKernels</*centred=*/true>(table, "LayerNorm");
+  AddResidualNormGpuKernels</*centred=*/false>(table, "RmsNorm");
   AddNormGpuKernels</*centred=*/true, GroupLayout>(table, "GroupNorm");
 }
 

@@ -13,6 +13,15 @@
 namespace belfry::ops {
 namespace {
 
+absl::StatusOr<std::vector<Shape>> FusedMatMulShape(const ShapeArgs& args) {
+  RETURN_IF_ERROR(EpilogueOf(args.attrs).status());
+  ASSIGN_OR_RETURN(const Shape y, ProductOfMatrices(args));
+  RETURN_IF_ERROR(CheckBias(y, args.inputs[2]));
+  return std::vector<Shape>{y};
+}
+
+}  // namespace
+
 template <class T>
 absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const Epilogue epilogue, EpilogueOf(spec.attrs));
@@ -46,19 +55,19 @@ absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
   return ThenBiasAndActivation<T>(std::move(product), spec, epilogue);
 }
 
-absl::StatusOr<std::vector<Shape>> FusedMatMulShape(const ShapeArgs& args) {
-  RETURN_IF_ERROR(EpilogueOf(args.attrs).status());
+template absl::StatusOr<Kernel> MakeFusedMatMul<float>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeFusedMatMul<double>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeFusedMatMul<Half>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeFusedMatMul<BFloat16>(const KernelSpec& spec);
+
+absl::StatusOr<Shape> ProductOfMatrices(const ShapeArgs& args) {
   const Shape &a = args.inputs[0], &b = args.inputs[1];
   if (a.rank() != 2 || b.rank() != 2) return absl::InvalidArgumentError("needs two matrices");
   const bool transpose_a = args.attrs.Bool("transpose_a"), transpose_b = args.attrs.Bool("transpose_b");
   const Shape inner_a({a[transpose_a ? 0 : 1]}), inner_b({b[transpose_b ? 1 : 0]});
   RETURN_IF_ERROR(inner_a.Merge(inner_b).status());
-  const Shape y({a[transpose_a ? 1 : 0], b[transpose_b ? 0 : 1]});
-  RETURN_IF_ERROR(CheckBias(y, args.inputs[2]));
-  return std::vector<Shape>{y};
+  return Shape({a[transpose_a ? 1 : 0], b[transpose_b ? 0 : 1]});
 }
-
-}  // namespace
 
 void RegisterFusedMatMul(OpRegistry& registry) {
   registry.Add({.name = "FusedMatMul",

@@ -1,29 +1,50 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "framework/base/status.h"
+#include "ops/activation/activation_ops.h"
 #include "ops/activation/epilogue_gpu_impl.h"
 #include "ops/activation/epilogue_impl.h"
 #include "ops/cublas/matmul.h"
 #include "ops/elementwise/broadcast_impl.h"
+#include "ops/product/matmul_ends_impl.h"
 #include "ops/product/matmul_gpu_impl.h"
 #include "ops/product/product_ops.h"
 
 namespace belfry::ops {
 namespace {
 
-// A kernel that runs cuBLASLt. Inputs: a, b and, if `bias`, the bias.
-absl::StatusOr<Kernel> MakeByLibrary(const KernelSpec& spec, bool bias, bool relu) {
+using End = GpuMatMulEnd;
+
+// The operands of an end, of which `at` has inputs and outputs (matmul_ends_impl.h).
+void SetEnd(End end, const KernelContext& at, GpuMatMulOperands& operands) {
+  switch (end) {
+    case End::kNone: return;
+    case End::kBias:
+    case End::kBiasRelu:
+    case End::kBiasGelu: operands.bias = at.inputs[2]; return;
+    case End::kBiasKeepGelu:
+      operands.bias = at.inputs[2];
+      operands.x = at.outputs[0];
+      operands.y = at.outputs[1];
+      return;
+    case End::kGeluGrad: operands.x = const_cast<void*>(at.inputs[2]); return;
+    case End::kBiasGrad: operands.dbias = at.outputs[1]; return;
+  }
+}
+
+// A kernel that runs cuBLASLt. Inputs: a, b and those of the end.
+absl::StatusOr<Kernel> MakeByLibrary(const KernelSpec& spec, End end) {
   const Shape &a = spec.inputs[0].shape, &b = spec.inputs[1].shape, &y = spec.outputs[0].shape;
   GpuMatMul product{.m = y[-2],
                     .n = y[-1],
                     .transpose_a = spec.attrs.Bool("transpose_a"),
                     .transpose_b = spec.attrs.Bool("transpose_b"),
                     .dtype = spec.inputs[0].dtype,
-                    .bias = bias,
-                    .relu = relu,
+                    .end = end,
                     .wide = spec.outputs[0].dtype != spec.inputs[0].dtype};
   product.k = a[product.transpose_a ? -2 : -1];
   if (y.elements() == 0 || product.k == 0) return absl::UnimplementedError("no elements");
@@ -39,36 +60,68 @@ absl::StatusOr<Kernel> MakeByLibrary(const KernelSpec& spec, bool bias, bool rel
   }
   ASSIGN_OR_RETURN(GpuMatMulCore core, MakeLibraryGpuMatMul(product, *spec.device));
   const size_t bytes = core.workspace_bytes;
-  return Kernel{[core = std::move(core), batch, bias, step_a, step_b, step_y](const KernelContext& at) {
+  return Kernel{[core = std::move(core), batch, end, step_a, step_b, step_y](const KernelContext& at) {
                   absl::Status status;
                   batch.ForRows(0, batch.rows, [&](int64_t row, int64_t offset_a, int64_t offset_b) {
                     if (!status.ok()) return;
-                    status = core.run(*at.stream,
-                                      {at.input<char>(0) + offset_a * step_a, at.input<char>(1) + offset_b * step_b,
-                                       bias ? at.inputs[2] : nullptr, at.output<char>(0) + row * step_y, at.workspace});
+                    GpuMatMulOperands operands{at.input<char>(0) + offset_a * step_a,
+                                               at.input<char>(1) + offset_b * step_b, at.output<char>(0) + row * step_y,
+                                               at.workspace};
+                    SetEnd(end, at, operands);
+                    status = core.run(*at.stream, operands);
                   });
                   return status;
                 },
                 bytes};
 }
 
+std::optional<End> EndOf(Activation activation) {
+  switch (activation) {
+    case Activation::kNone: return End::kBias;
+    case Activation::kRelu: return End::kBiasRelu;
+    case Activation::kGeluTanh: return End::kBiasGelu;
+    default: return std::nullopt;
+  }
+}
+
 template <class T>
 absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const Epilogue epilogue, EpilogueOf(spec.attrs));
-  if (FusedByGpuLibraries(epilogue)) {
-    const bool relu = epilogue.activation == Activation::kRelu;
-    absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, /*bias=*/true, relu);
+  if (const std::optional<End> end = EndOf(epilogue.activation)) {
+    absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, *end);
     if (!absl::IsUnimplemented(kernel.status())) return kernel;
   }
   ASSIGN_OR_RETURN(Kernel kernel, MakeGpuMatMul<T>(spec));
   return WithGpuEpilogue(std::move(kernel), spec, epilogue);
 }
 
+// By cuBLASLt or, where it lacks this product with this end, by two kernels.
+template <class T>
+absl::StatusOr<Kernel> MakeBiasGrad(const KernelSpec& spec) {
+  absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, End::kBiasGrad);
+  if (!absl::IsUnimplemented(kernel.status())) return kernel;
+  return ProductThenBiasGrad(
+      spec, [](const KernelSpec& of) { return MakeGpuMatMul<T>(of); }, &MakeGpuBiasAddGrad);
+}
+template <class T>
+absl::StatusOr<Kernel> MakeBiasGelu(const KernelSpec& spec) {
+  absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, End::kBiasKeepGelu);
+  return absl::IsUnimplemented(kernel.status()) ? ProductThenGelu(spec, &MakeFused<T>, &MakeGpuGelu)
+                                                : std::move(kernel);
+}
+template <class T>
+absl::StatusOr<Kernel> MakeGeluGrad(const KernelSpec& spec) {
+  absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, End::kGeluGrad);
+  if (!absl::IsUnimplemented(kernel.status())) return kernel;
+  return ProductThenGeluGrad(
+      spec, [](const KernelSpec& of) { return MakeGpuMatMul<T>(of); }, &MakeGpuGeluGrad);
+}
+
 }  // namespace
 
 template <class T, class Result>
 absl::StatusOr<Kernel> MakeGpuMatMul(const KernelSpec& spec) {
-  absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, false, false);
+  absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, End::kNone);
   return absl::IsUnimplemented(kernel.status()) ? MakePlainGpuMatMul<T, Result>(spec) : std::move(kernel);
 }
 
@@ -84,6 +137,12 @@ void AddMatMulGpuKernels(KernelTable& table) {
                                  "GPU", [](auto tag) { return &MakeGpuMatMul<typename decltype(tag)::type>; }));
   table.AddKernels("FusedMatMul", Kernels<float, double, Half, BFloat16>(
                                       "GPU", [](auto tag) { return &MakeFused<typename decltype(tag)::type>; }));
+  table.AddKernels("MatMulBiasGrad", Kernels<float, double, Half, BFloat16>(
+                                         "GPU", [](auto tag) { return &MakeBiasGrad<typename decltype(tag)::type>; }));
+  table.AddKernels("MatMulBiasGelu", Kernels<float, double, Half, BFloat16>(
+                                         "GPU", [](auto tag) { return &MakeBiasGelu<typename decltype(tag)::type>; }));
+  table.AddKernels("MatMulGeluGrad", Kernels<float, double, Half, BFloat16>(
+                                         "GPU", [](auto tag) { return &MakeGeluGrad<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

@@ -28,6 +28,9 @@ void RegisterDenseRowsOps(OpRegistry& registry);  // their dense form
 // The rewrite "l2_losses" (rewrites/l2_losses.cc), for GPUs. Makes one L2Losses of the L2Loss terms of a sum, scaled or
 // not, that nothing else reads: the weight decay of all variables of a model, in one launch.
 absl::Status JoinL2Losses(Program& program, const RewriteContext& context);
+// The rewrite "narrow_norms" (rewrites/narrow_norms.cc), for GPUs. GlobalNorm reads gradients before their conversion
+// from 16 bits to float32, which can then be part of the update.
+absl::Status NarrowNorms(Program& program, const RewriteContext& context);
 
 // L2Losses, which only that rewrite adds: the sum of factors[i] / 2 times the squares of input i. These are its
 // factors / 2, by input.

@@ -11,6 +11,8 @@ namespace {
 struct Description {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
+  const void* aux = nullptr;
+  int64_t aux_stride = 0;
 };
 
 template <class Real, class T>
@@ -54,6 +56,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t made, cublasL
   auto& description = *reinterpret_cast<Description*>(made);
   if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE) std::memcpy(&description.epilogue, value, bytes);
   if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER) std::memcpy(&description.bias, value, bytes);
+  if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER) std::memcpy(&description.aux, value, bytes);
+  if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD) std::memcpy(&description.aux_stride, value, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaDataType type, uint64_t, uint64_t,
@@ -82,6 +86,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   heuristic.result = *reinterpret_cast<cudaDataType*>(result);
   heuristic.epilogue = description.epilogue;
   heuristic.bias = description.bias;
+  heuristic.aux = description.aux;
+  heuristic.aux_stride = description.aux_stride;
   for (*found = 0; *found < most && *found < static_cast<int>(heuristic.states.size()); ++*found) {
     results[*found] = {};
     results[*found].algo.data[0] = static_cast<uint64_t>(*found);
@@ -89,12 +95,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   }
   return heuristic.status;
 }
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t made, const void*, const void*,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t made, const void*, const void* first,
                               cublasLtMatrixLayout_t, const void*, cublasLtMatrixLayout_t, const void*, const void*,
-                              cublasLtMatrixLayout_t, void*, cublasLtMatrixLayout_t,
+                              cublasLtMatrixLayout_t, void* result, cublasLtMatrixLayout_t,
                               const cublasLtMatmulAlgo_t* algorithm, void*, size_t, cudaStream_t) {
   const auto& description = *reinterpret_cast<Description*>(made);
-  Runs().push_back({algorithm->data[0], description.bias, belfry::fake_cuda::Records()});
+  Runs().push_back(
+      {algorithm->data[0], description.bias, belfry::fake_cuda::Records(), first, description.aux, result});
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -16,6 +16,8 @@ struct Heuristic {
   cudaDataType_t first{}, second{}, result{};
   cublasLtEpilogue_t epilogue{};
   const void* bias = nullptr;
+  const void* aux = nullptr;
+  int64_t aux_stride = 0;
 };
 Heuristic& TheHeuristic();
 
@@ -24,6 +26,7 @@ struct Run {
   uint64_t algorithm;
   const void* bias;
   int records;  // of events before it
+  const void *first, *aux, *result;
 };
 std::vector<Run>& Runs();
 

@@ -32,9 +32,9 @@ class ProductsTest : public testing::Test {
     devices_ = DeviceSet::Open("gpu:1", {.math = {.deterministic = deterministic}}).value();
     return MakeLibraryGpuMatMul(product, devices_.device(1));
   }
-  void RunOnce(const GpuMatMulCore& core, const void* bias) {
+  void RunOnce(const GpuMatMulCore& core, const GpuMatMulOperands& operands) {
     const auto stream = devices_.device(1).NewStream(StreamKind::kCompute).value();
-    ASSERT_TRUE(core.run(*stream, {nullptr, nullptr, bias, nullptr, nullptr}).ok());
+    ASSERT_TRUE(core.run(*stream, operands).ok());
   }
 
   DeviceSet devices_;
@@ -55,19 +55,19 @@ TEST_F(ProductsTest, AlgorithmsThatCannotRunAreLeftOut) {
   TheHeuristic().states = {CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_SUCCESS};
   const auto core = Make({.m = 2, .n = 3, .k = 4});
   ASSERT_TRUE(core.ok()) << core.status();
-  RunOnce(*core, nullptr);
+  RunOnce(*core, {});
   ASSERT_EQ(Runs().size(), 1u);
   EXPECT_EQ(Runs()[0].algorithm, 1u);
 }
 
 TEST_F(ProductsTest, TheHeuristicKnowsThatThereIsABias) {
-  const auto core = Make({.m = 2, .n = 3, .k = 4, .bias = true, .relu = true});
+  const auto core = Make({.m = 2, .n = 3, .k = 4, .end = GpuMatMulEnd::kBiasRelu});
   ASSERT_TRUE(core.ok()) << core.status();
   EXPECT_EQ(TheHeuristic().epilogue, CUBLASLT_EPILOGUE_RELU_BIAS);
   EXPECT_NE(TheHeuristic().bias, nullptr);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(TheHeuristic().bias) % 64, 0u);
   const float bias = 1;
-  RunOnce(*core, &bias);
+  RunOnce(*core, {.bias = &bias});
   EXPECT_EQ(Runs().at(0).bias, &bias);
 }
 
@@ -80,6 +80,47 @@ TEST_F(ProductsTest, SixteenBitsMayBeSummedIntoFloat32) {
       EXPECT_EQ(TheHeuristic().second, type);
       EXPECT_EQ(TheHeuristic().result, wide ? CUDA_R_32F : type);
     }
+  }
+}
+
+struct EndOfProduct {
+  GpuMatMulEnd end;
+  cublasLtEpilogue_t epilogue;
+  bool row, matrix;  // of n elements, and of m x n
+};
+
+TEST_F(ProductsTest, EndsAreEpiloguesWithTheirOperands) {
+  float row = 0, matrix = 0, y = 0;
+  for (const EndOfProduct& of : {EndOfProduct{GpuMatMulEnd::kBiasGelu, CUBLASLT_EPILOGUE_GELU_BIAS, true, false},
+                                 {GpuMatMulEnd::kBiasKeepGelu, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, true, true},
+                                 {GpuMatMulEnd::kGeluGrad, CUBLASLT_EPILOGUE_DGELU, false, true},
+                                 {GpuMatMulEnd::kBiasGrad, CUBLASLT_EPILOGUE_BGRADA, true, false}}) {
+    TheHeuristic() = {};
+    Runs().clear();
+    const auto core = Make({.m = 2, .n = 16, .k = 4, .end = of.end});
+    ASSERT_TRUE(core.ok()) << core.status();
+    EXPECT_EQ(TheHeuristic().epilogue, of.epilogue);
+    EXPECT_EQ(TheHeuristic().bias != nullptr, of.row);
+    EXPECT_EQ(TheHeuristic().aux != nullptr, of.matrix);
+    EXPECT_EQ(TheHeuristic().aux_stride, of.matrix ? 16 : 0);
+    const bool gradient = of.end == GpuMatMulEnd::kBiasGrad;
+    RunOnce(*core, {.b = &row,
+                    .y = &y,
+                    .bias = of.row && !gradient ? &row : nullptr,
+                    .x = of.matrix ? &matrix : nullptr,
+                    .dbias = gradient ? &row : nullptr});
+    ASSERT_EQ(Runs().size(), 1u);
+    EXPECT_EQ(Runs()[0].first, &row);
+    EXPECT_EQ(Runs()[0].result, &y);
+    EXPECT_EQ(Runs()[0].bias == &row, of.row);
+    EXPECT_EQ(Runs()[0].aux == &matrix, of.matrix);
+  }
+}
+
+// Then products and GELUs are kernels of their own.
+TEST_F(ProductsTest, GelusOfSomeWidthsAreNoEpilogues) {
+  for (const GpuMatMulEnd end : {GpuMatMulEnd::kBiasKeepGelu, GpuMatMulEnd::kGeluGrad}) {
+    EXPECT_TRUE(absl::IsUnimplemented(Make({.m = 2, .n = 17, .k = 4, .end = end}).status()));
   }
 }
 

@@ -46,8 +46,11 @@ constexpr OpFacts kFacts[] = {
     {"GroupNorm", 1, {2, 1}},
     {"GroupNormGrad", 2, {2, 2}},
     {"L2Losses", 1},
+    {"LayerNormAddGrad", 2, {2, 2}},
     {"LayerNormGrad", 2, {2, 2}},
+    {"RmsNormAddGrad", 2, {2, 2}},
     {"RmsNormGrad", 2, {2, 2}},
+    {"SparseCrossEntropyWithGradient", 1, {2, 1}},
     {"SparseSoftmaxCrossEntropyWithLogits", 1, {2, 1}},
 };
 
@@ -69,10 +72,12 @@ bool HasTurnedFilter(const ProgramNode& node) {
   return turned != nullptr && std::get<bool>(*turned);
 }
 
-// cuBLASLt and cuDNN add a bias and apply a ReLU; a kernel of ours follows for other activations.
+// cuBLASLt and cuDNN add a bias and apply a ReLU, and cuBLASLt the GELU with tanh; a kernel of ours follows for other
+// activations.
 bool IsFusedByLibraries(const ProgramNode& node) {
   const std::string& activation = node.attrs.String("activation");
-  return activation == "none" || activation == "Relu" || activation == "relu";
+  const bool gelu = activation == "gelu_tanh" && node.op->name == "FusedMatMul";
+  return activation == "none" || activation == "Relu" || activation == "relu" || gelu;
 }
 
 // A memset, the sort of runs of 256 rows, merges of two runs each, and two passes of sums.

@@ -110,56 +110,51 @@ class BiasActivationFuser {
     node.attrs.Set("alpha", alpha);
   }
 
-  // A convolution's filter gradient sums over the same positions as its bias gradient and reads the same tensor, so one
-  // kernel computes both, and saves a read of that tensor.
+  // The op that computes the gradient of a filter or of weights, and along with it the sums of the tensor that it
+  // reads, dy; empty if there is none. cuBLASLt has one for products.
+  absl::string_view WithBiasGradient(const ProgramNode& node) const {
+    if (node.op->name == "Conv2DBackpropFilter") return "Conv2DBackpropFilterBias";
+    const bool product = node.op->name == "MatMul" && node.outputs[0].shape.rank() == 2;
+    if (!product || !node.attrs.Bool("transpose_a") || node.attrs.Bool("transpose_b")) return "";
+    return context_.devices.device(node.device).type() == "GPU" ? "MatMulBiasGrad" : "";
+  }
+
+  // The gradient of a filter or of weights sums over the same positions as the bias gradient and reads the same tensor,
+  // so one kernel computes both, and saves a read of that tensor.
   void FuseBiasGradients() {
     const auto size = static_cast<int>(program_.nodes.size());
     HashMap<Value, int> filter_of;  // by the gradient that it reads
     std::vector<int> first_user(size, size);
     for (int i = size - 1; i >= 0; --i) {
       const ProgramNode& node = program_.nodes[i];
-      if (node.op->name == "Conv2DBackpropFilter") filter_of[node.inputs.back()] = i;
+      if (!WithBiasGradient(node).empty()) filter_of[node.inputs.back()] = i;
       for (const Value& input : node.inputs) first_user[input.node] = i;
       for (int control : node.control_inputs) first_user[control] = i;
     }
-    HashMap<int, int> replaced;  // bias gradient -> filter gradient
+    HashMap<int, int> replaced;       // bias gradient -> filter gradient
+    HashMap<Value, Value> gradients;  // the same, as their outputs
     for (int i = 0; i < size; ++i) {
       if (program_.nodes[i].op->name != "BiasAddGrad") continue;
       const auto filter = filter_of.find(program_.nodes[i].inputs[0]);
       // The filter gradient might wait for a user that comes before it, and would then wait for itself.
       if (filter == filter_of.end() || first_user[i] <= filter->second) continue;
-      if (AddBiasGradient(filter->second, program_.nodes[i])) replaced[i] = filter->second;
+      if (!AddBiasGradient(filter->second, program_.nodes[i])) continue;
+      replaced[i] = filter->second;
+      gradients[{i, 0}] = {filter->second, 1};
     }
-    Redirect(replaced);
+    Redirect(program_, gradients, replaced);
   }
 
   bool AddBiasGradient(int index, const ProgramNode& bias) {
     ProgramNode& filter = program_.nodes[index];
-    if (filter.op->name != "Conv2DBackpropFilter" || filter.device != bias.device) return false;
-    if (!bias.control_inputs.empty()) return false;
-    const OpDef* fused = FusedOp(context_, "Conv2DBackpropFilterBias", filter, {&bias});
+    const absl::string_view name = WithBiasGradient(filter);
+    if (name.empty() || filter.device != bias.device || !bias.control_inputs.empty()) return false;
+    const OpDef* fused = FusedOp(context_, name, filter, {&bias});
     if (fused == nullptr) return false;
     const ProgramNode copy = filter;
     Become(filter, fused, copy, copy.inputs);
     filter.outputs.push_back(bias.outputs[0]);
     return true;
-  }
-
-  // Output 1 of the new node stands for output 0 of the old one.
-  void Redirect(const HashMap<int, int>& replaced) {
-    const auto move = [&](int node) {
-      const auto found = replaced.find(node);
-      return found == replaced.end() ? node : found->second;
-    };
-    const auto move_value = [&](Value& value) {
-      if (replaced.contains(value.node)) value = {move(value.node), 1};
-    };
-    for (ProgramNode& node : program_.nodes) {
-      for (Value& input : node.inputs) move_value(input);
-      for (int& control : node.control_inputs) control = move(control);
-    }
-    for (Value& fetch : program_.fetches) move_value(fetch);
-    for (int& target : program_.targets) target = move(target);
   }
 
   Program& program_;

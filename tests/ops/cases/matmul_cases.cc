@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "ops/math.h"
 #include "tests/ops/cases/cases.h"
@@ -45,6 +47,59 @@ OpCase MatMulCase(const std::string& name, const Shape& a, const Shape& b, bool 
           .tolerance = 4};
 }
 
+// Of a product and what follows it, whose result `finish` computes from the product and the third input.
+OpCase EndCase(const std::string& name, const Attrs& attrs, std::vector<std::vector<Shape>> shapes,
+               std::function<Arrays(const Arrays& in, const Array& product)> finish) {
+  OpCase one{.name = name,
+             .build = [=](const Scope& scope, const Ins& in) { return scope.AddAll(name, in, attrs); },
+             .reference =
+                 [=](const Arrays& in) {
+                   return finish(in, Multiply(in, attrs.Bool("transpose_a"), attrs.Bool("transpose_b"))[0]);
+                 },
+             .tolerance = 16,
+             .gradient = false,
+             .thread_dependent = true};
+  for (const Shape& shape : shapes[0]) one.inputs.push_back({shape});
+  one.more_shapes.assign(shapes.begin() + 1, shapes.end());
+  return one;
+}
+
+// The GELU with tanh, and its slope.
+double Gelu(double x) { return x / (1 + std::exp(-std::sqrt(8 / M_PI) * (x + 0.044715 * x * x * x))); }
+double GeluSlope(double x) {
+  const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), t = std::tanh(u);
+  return (1 + t) / 2 + x / 2 * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+}
+
+std::vector<OpCase> EndCases() {
+  const auto bias_grad = [](const Arrays& in, const Array& product) {
+    const int64_t n = in[1].shape[1];
+    Array sums({n});
+    for (int64_t i = 0; i < in[1].size(); ++i) sums[i % n] += in[1][i];
+    return Arrays{product, sums};
+  };
+  const auto gelu = [](const Arrays& in, Array x) {
+    for (int64_t i = 0; i < x.size(); ++i) x[i] += in[2][i % in[2].size()];
+    Array y = x;
+    for (int64_t i = 0; i < x.size(); ++i) y[i] = Gelu(x[i]);
+    return Arrays{x, y};
+  };
+  const auto gelu_grad = [](const Arrays& in, Array dx) {
+    for (int64_t i = 0; i < dx.size(); ++i) dx[i] *= GeluSlope(in[2][i]);
+    return Arrays{dx};
+  };
+  const Attrs plain = {{"transpose_a", false}, {"transpose_b", false}};
+  const Attrs left = {{"transpose_a", true}, {"transpose_b", false}};
+  const Attrs right = {{"transpose_a", false}, {"transpose_b", true}};
+  return {
+      EndCase("MatMulBiasGrad", left, {{{5, 3}, {5, 8}}, {{0, 3}, {0, 2}}, {{1, 1}, {1, 1}}, {{300, 7}, {300, 65}}},
+              bias_grad),
+      EndCase("MatMulBiasGelu", plain,
+              {{{3, 5}, {5, 8}, {8}}, {{0, 3}, {3, 2}, {2}}, {{3, 0}, {0, 2}, {2}}, {{33, 7}, {7, 65}, {65}}}, gelu),
+      EndCase("MatMulGeluGrad", right,
+              {{{3, 5}, {8, 5}, {3, 8}}, {{0, 3}, {2, 3}, {0, 2}}, {{33, 7}, {65, 7}, {33, 65}}}, gelu_grad)};
+}
+
 }  // namespace
 
 std::vector<OpCase> MatMulCases() {
@@ -69,6 +124,7 @@ std::vector<OpCase> MatMulCases() {
   cases.push_back(MatMulCase("MatMulIntegers", {3, 5}, {2, 5}, false, true));
   cases.back().dtypes = {DType::kInt32, DType::kInt64};
   for (Input& input : cases.back().inputs) input.low = -9, input.high = 10;
+  for (const OpCase& end : EndCases()) cases.push_back(end);
   return cases;
 }
 

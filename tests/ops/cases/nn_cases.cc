@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 
+#include "ops/array.h"
 #include "ops/nn.h"
 #include "tests/ops/cases/cases.h"
 
@@ -132,11 +133,50 @@ OpCase SparseCase(const std::string& name, DType labels, const ops::SparseCrossE
           .tolerance = 4};
 }
 
+// The loss, and the gradient of the logits for that of the loss.
+OpCase WithGradientCase(const std::string& name, std::vector<int64_t> ignored) {
+  return {.name = name,
+          .inputs = {{.shape = {4, 5}, .low = -3, .high = 3},
+                     {.shape = {4}, .low = 0, .high = 5, .dtype = DType::kInt32},
+                     {.shape = {4}}},
+          .build =
+              [=](const Scope& scope, const Ins& in) {
+                const DType wide = in[0].dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+                return scope.AddAll("SparseCrossEntropyWithGradient", {in[0], in[1], ops::Cast(scope, in[2], wide)},
+                                    {{"label_smoothing", 0.2}, {"ignore_label", ignored}});
+              },
+          .reference =
+              [=](const Arrays& in) {
+                const int64_t n = in[0].shape[-1];
+                const auto label = [&](int64_t row, int64_t k) { return in[1][row] == static_cast<double>(k); };
+                Arrays results = CrossEntropy(in[0], 0.2, label);
+                Array dlogits(in[0].shape);
+                for (int64_t row = 0; row < in[1].size(); ++row) {
+                  const bool none = !ignored.empty() && static_cast<double>(ignored[0]) == in[1][row];
+                  if (none) results[0][row] = 0;
+                  double sum = 0;
+                  for (int64_t k = 0; k < n; ++k) sum += std::exp(in[0][row * n + k]);
+                  for (int64_t k = 0; k < n; ++k) {
+                    const double target = 0.8 * (label(row, k) ? 1 : 0) + 0.2 / static_cast<double>(n);
+                    const double slope = std::exp(in[0][row * n + k]) / sum - target;
+                    dlogits[row * n + k] = none ? 0 : slope * in[2][row];
+                  }
+                }
+                results.push_back(dlogits);
+                return results;
+              },
+          .more_shapes = {{{1, 5}, {1}, {1}}, {{0, 5}, {0}, {0}}, {{70, 601}, {70}, {70}}, {{2, 4097}, {2}, {2}}},
+          .tolerance = 8,
+          .gradient = false};
+}
+
 std::vector<OpCase> Losses() {
   std::vector<OpCase> cases = {
       SparseCase("SparseCrossEntropy", DType::kInt32, {}),
       SparseCase("SparseCrossEntropySmoothed", DType::kInt64, {.label_smoothing = 0.2}),
       SparseCase("SparseCrossEntropyIgnoresAClass", DType::kInt32, {.ignore_label = 2}),
+      WithGradientCase("SparseCrossEntropyWithGradient", {}),
+      WithGradientCase("SparseCrossEntropyWithGradientIgnoresAClass", {2}),
       SparseCase("SparseCrossEntropyIgnoresMinusOne", DType::kInt64, {.label_smoothing = 0.2, .ignore_label = -1}, -1)};
   cases.push_back(
       {.name = "DenseCrossEntropy",

@@ -72,6 +72,68 @@ OpCase RmsNormCase() {
           .gradient_tolerance = 16};
 }
 
+// An addition before the norm of a case, and the sum as another result.
+OpCase AddBefore(OpCase norm) {
+  const auto reference = norm.reference;
+  norm.name = "Add" + norm.name;
+  norm.inputs.insert(norm.inputs.begin() + 1, norm.inputs[0]);
+  for (std::vector<Shape>& shapes : norm.more_shapes) shapes.insert(shapes.begin() + 1, Shape(shapes[0]));
+  norm.build = [op = norm.name](const Scope& scope, const Ins& in) {
+    return scope.AddAll(op, in, {{"epsilon", 1e-5}});
+  };
+  norm.reference = [=](const Arrays& in) {
+    Arrays sum = in;
+    for (int64_t i = 0; i < sum[0].size(); ++i) sum[0][i] += in[1][i];
+    sum.erase(sum.begin() + 1);
+    return Arrays{sum[0], reference(sum)[0]};
+  };
+  norm.tolerance = 32;
+  norm.gradient = false;
+  return norm;
+}
+
+// The gradient of layer norm or RMS norm for dy, input 2, and input 3 added to that of x.
+OpCase GradientThenAdd(const std::string& name, bool centred) {
+  const auto reference = [=](const Arrays& in) {
+    const int64_t n = in[1].size(), rows = n == 0 ? 0 : in[0].size() / n;
+    const auto count = static_cast<double>(n);
+    Arrays results{in[3], Array(in[1].shape), Array(in[1].shape)};
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto x = [&](int64_t i) { return in[0][row * n + i]; };
+      const auto dy = [&](int64_t i) { return in[2][row * n + i]; };
+      double mean = 0, variance = 0, g = 0, gz = 0;
+      for (int64_t i = 0; centred && i < n; ++i) mean += x(i) / count;
+      for (int64_t i = 0; i < n; ++i) variance += std::pow(x(i) - mean, 2) / count;
+      const double inverse = 1 / std::sqrt(variance + 1e-5);
+      for (int64_t i = 0; i < n; ++i) {
+        if (centred) g += dy(i) * in[1][i] / count;
+        gz += dy(i) * in[1][i] * (x(i) - mean) * inverse / count;
+      }
+      for (int64_t i = 0; i < n; ++i) {
+        const double z = (x(i) - mean) * inverse;
+        results[0][row * n + i] += (dy(i) * in[1][i] - g - z * gz) * inverse;
+        results[1][i] += dy(i) * z;
+        results[2][i] += dy(i);
+      }
+    }
+    if (!centred) results.pop_back();
+    return results;
+  };
+  return {.name = name,
+          .inputs = {{{3, 2, 5}, -1, 2}, {{2, 5}, 0.5, 2}, {{3, 2, 5}}, {{3, 2, 5}}},
+          .build =
+              [=](const Scope& scope, const Ins& in) {
+                return scope.AddAll(name, in, {{"epsilon", 1e-5}});
+              },
+          .reference = reference,
+          .more_shapes = {{{4, 3}, {3}, {4, 3}, {4, 3}},
+                          {{0, 3}, {3}, {0, 3}, {0, 3}},
+                          {{90, 601}, {601}, {90, 601}, {90, 601}}},
+          .tolerance = 32,
+          .gradient = false,
+          .thread_dependent = true};
+}
+
 // Groups of neighbouring channels of x [N, .., C].
 OpCase GroupNormCase(const std::string& name, const Shape& x, int64_t groups, std::vector<std::vector<Shape>> more) {
   const Shape channels = {x[-1]};
@@ -110,6 +172,10 @@ std::vector<OpCase> NormCases() {
   return {
       LayerNormCase(),
       RmsNormCase(),
+      AddBefore(LayerNormCase()),
+      AddBefore(RmsNormCase()),
+      GradientThenAdd("LayerNormAddGrad", /*centred=*/true),
+      GradientThenAdd("RmsNormAddGrad", /*centred=*/false),
       GroupNormCase("GroupNorm", {2, 3, 2, 6}, 3,
                     {{{0, 3, 2, 6}, {6}, {6}},
                      {{2, 0, 2, 6}, {6}, {6}},

@@ -26,8 +26,7 @@ using Logits = std::function<Output(const Scope& scope, const models::Batch& bat
 
 models::TowerFunction CrossEntropyOf(Logits logits) {
   return [logits = std::move(logits)](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
-    const Output wide = ops::Cast(tower.Named("logits"), logits(tower, batch), DType::kFloat32);
-    models::AddCrossEntropy(tower, wide, batch["label"]);
+    models::AddCrossEntropy(tower, logits(tower, batch), batch["label"]);
     return models::TotalLoss(tower);
   };
 }
