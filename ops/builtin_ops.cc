@@ -96,6 +96,7 @@ OpRegistry MakeBuiltinOps() {
   registry.AddRewrite({"pool_masks", MaskBeforePoolGradients});
   registry.AddRewrite({"pool_biases", SumBiasesBeforePoolGradients});
   registry.AddRewrite({"norms", FuseNorms});
+  registry.AddRewrite({"lrn_masks", MaskLrnGradients});
   registry.AddRewrite({"residual_norms", FuseResidualNorms});
   registry.AddRewrite({"input_gradients", FuseInputGradients});
   registry.AddRewrite({"cancel_transposes", CancelTransposes, /*fuses=*/false});

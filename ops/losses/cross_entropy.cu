@@ -79,12 +79,25 @@ struct Sparse {
     const C scale = valid ? 1 / all.sum : std::numeric_limits<C>::quiet_NaN(), log_sum = std::log(all.sum);
     const C slope = dloss == nullptr ? C(1) : dloss[row];
     C part = 0;
-    for (int64_t k = team.rank; k < t.n; k += team.size) {
-      const C shifted = gpu::Widen(x[k]) - all.top;
-      if (k == label) part -= t.on * (shifted - log_sum);
-      if (t.off > 0) part -= t.off * shifted;
-      dx[k] = gpu::Narrow<T>((std::exp(shifted) * scale - t.off - (k == label ? t.on : C(0))) * slope);
-    }
+    ForEachLanesOfRow<T>(x, t.n, packs, team,
+                         [this, x, dx, label, scale, log_sum, slope, &all, &part](int64_t k, auto lanes) {
+                           constexpr int kLanes = decltype(lanes)::value;
+                           PackOf<T, kLanes> pack = PackAt<T, kLanes>(x + k);
+                           const int64_t ahead = label - k;
+                           const bool here = ahead >= 0 && ahead < kLanes;
+                           BELFRY_UNROLL
+                           for (int j = 0; j < kLanes; ++j) {
+                             const C shifted = gpu::Widen(pack.at[j]) - all.top;
+                             C share = std::exp(shifted) * scale - t.off;
+                             if (t.off > 0) part -= t.off * shifted;
+                             if (here && ahead == j) {
+                               part -= t.on * (shifted - log_sum);
+                               share -= t.on;
+                             }
+                             pack.at[j] = gpu::Narrow<T>(share * slope);
+                           }
+                           StorePack<T, kLanes>(dx + k, pack);
+                         });
     C value = team.Sum(part);
     if (t.off > 0) value += t.off * static_cast<C>(t.n) * log_sum;
     if (team.rank == 0) loss[row] = valid ? value : scale;
@@ -129,9 +142,17 @@ absl::StatusOr<Kernel> MakeSparseOf(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
   return Kernel{[t = Targets<C>(spec), ignored = IgnoreLabel(spec.attrs),
                  scales = spec.inputs.size() > 2](const KernelContext& at) {
-    return ForEachRowOf(*at.stream, t.rows, t.n,
-                        Sparse<T, Label>{t, ignored, at.input<S>(0), at.input<Label>(1), at.output<C>(0),
-                                         at.output<S>(1), scales ? at.input<C>(2) : nullptr});
+    const S* const logits = at.input<S>(0);
+    S* const backprop = at.output<S>(1);
+    const Sparse<T, Label> body{t,
+                                ignored,
+                                AreAligned({logits, backprop}),
+                                logits,
+                                at.input<Label>(1),
+                                at.output<C>(0),
+                                backprop,
+                                scales ? at.input<C>(2) : nullptr};
+    return ForEachRowOf(*at.stream, t.rows, t.n, body);
   }};
 }
 template <class T>

@@ -37,6 +37,9 @@ inline constexpr int kDy = 0, kX = 1;
 // The rewrite "norms" (rewrites/norms.cc). Makes one node of a batch norm, an addition after it and the ReLU after
 // that, where nothing else reads what lies between; and of the gradients of batch norm and of the ReLU over it.
 absl::Status FuseNorms(Program& program, const RewriteContext& context);
+// The rewrite "lrn_masks" (rewrites/lrn_masks.cc). The gradient of local response normalisation masks what it writes,
+// where its input is the output of a ReLU whose gradient comes next.
+absl::Status MaskLrnGradients(Program& program, const RewriteContext& context);
 // The rewrite "residual_norms" (rewrites/residual_norms.cc), for GPUs. Makes one node of an addition and the layer norm
 // or RMS norm of the sum, which others may read too, and of such a norm's gradient and an addition to it.
 absl::Status FuseResidualNorms(Program& program, const RewriteContext& context);

@@ -13,7 +13,8 @@ namespace belfry::ops {
 
 // With g = dy scale and z = x normalised: dx = (g - mean(g) - z mean(g z)) inverse, where mean(g) is 0 unless centred,
 // and over the rows dscale = sum dy z and doffset = sum dy. A first launch computes the constants of each row, a second
-// one all results on one pass down the columns, so dx may be x or dy.
+// one all results on one pass down the columns, so dx may be x, dy or
+// what is added to it.
 template <class C>
 struct NormFacts {
   NormMoments<C> moments;
@@ -83,7 +84,7 @@ struct FindKeptNormFacts : NormFactsOutput<T, centred> {
   }
 };
 
-template <class T, class Layout, int lanes>
+template <class T, class Layout, bool adds, int lanes>
 struct NormGradient {
   using C = gpu::Compute<T>;
   using Pack = PackOf<T, lanes>;
@@ -91,7 +92,7 @@ struct NormGradient {
   using Partial = Sums<C, 2>;
   static constexpr int kLanes = lanes;
   struct In {
-    Pack x, dy;
+    Pack x, dy, addend;
     int64_t row;
   };
   struct Column {
@@ -102,10 +103,12 @@ struct NormGradient {
   const gpu::Stored<T>*x, *scale, *dy;
   const NormFacts<C>* facts;
   gpu::Stored<T>* dx;
+  const gpu::Stored<T>* addend;  // if `adds`
 
   BELFRY_GPU Column Begin(int64_t c, int64_t) const { return {PackAt<T, lanes>(scale + c * lanes), c * lanes}; }
   BELFRY_GPU In Read(int64_t from, int64_t row) const {
-    return {PackAt<T, lanes>(x + from * lanes), PackAt<T, lanes>(dy + from * lanes), row};
+    return {PackAt<T, lanes>(x + from * lanes), PackAt<T, lanes>(dy + from * lanes),
+            PackAt<T, lanes>((adds ? addend : dy) + from * lanes), row};
   }
   BELFRY_GPU void Take(const Column& column, In in, int64_t to, Sum& sum) const {
     NormFacts<C> row = facts[at.Row(in.row, column.first)];
@@ -115,8 +118,10 @@ struct NormGradient {
       const C z = row.moments(gpu::Widen(in.x.at[j])), slope = gpu::Widen(in.dy.at[j]);
       sum.of[j].of[0] += slope * z;
       sum.of[j].of[1] += slope;
-      in.x.at[j] = gpu::Narrow<T>((slope * gpu::Widen(column.scale.at[j]) - row.g_mean - z * row.gz_mean) *
-                                  (row.moments.inverse * row.moments.by));
+      C sloped = (slope * gpu::Widen(column.scale.at[j]) - row.g_mean - z * row.gz_mean) *
+                 (row.moments.inverse * row.moments.by);
+      if (adds) sloped += gpu::Widen(in.addend.at[j]);
+      in.x.at[j] = gpu::Narrow<T>(sloped);
     }
     StorePack<T, lanes>(dx + to * lanes, in.x);
   }
@@ -152,8 +157,8 @@ absl::Status RunNormFacts(Stream& stream, const Layout& layout, int packs, const
       });
 }
 
-// Inputs x, scale, dy; outputs dx, dscale and, if centred, doffset.
-template <class T, bool centred, class Layout>
+// Inputs x, scale, dy and, if `adds`, what is added to dx; outputs dx, dscale and, if centred, doffset.
+template <class T, bool centred, bool adds, class Layout>
 absl::StatusOr<Kernel> NormGradKernel(const KernelSpec& spec, const Layout& layout) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
@@ -170,11 +175,13 @@ absl::StatusOr<Kernel> NormGradKernel(const KernelSpec& spec, const Layout& layo
             S* doffset = nullptr;
             if constexpr (centred) doffset = at.output<S>(2);
             RETURN_IF_ERROR((RunNormFacts<T, centred>(*at.stream, layout, packs, {epsilon, x, scale, dy, facts})));
-            return WithLanes<T>(parts.whole && AreAligned({x, scale, dy, at.output<S>(0)}), [&](auto lanes) {
+            const S* const addend = adds ? at.input<S>(3) : nullptr;
+            return WithLanes<T>(parts.whole && AreAligned({x, scale, dy, addend, at.output<S>(0)}), [&](auto lanes) {
               constexpr int kLanes = decltype(lanes)::value;
-              return GpuColumnSums(*at.stream, parts.template Of<kLanes>(), partials, tickets,
-                                   NormGradient<T, Layout, kLanes>{layout, x, scale, dy, facts, at.output<S>(0)},
-                                   StoreNormGradients<T>{at.output<S>(1), doffset});
+              return GpuColumnSums(
+                  *at.stream, parts.template Of<kLanes>(), partials, tickets,
+                  NormGradient<T, Layout, adds, kLanes>{layout, x, scale, dy, facts, at.output<S>(0), addend},
+                  StoreNormGradients<T>{at.output<S>(1), doffset});
             });
           }));
   kernel.workspace_bytes += static_cast<size_t>(layout.rows) * sizeof(NormFacts<C>);

@@ -67,10 +67,27 @@ void AddNormGpuKernels(KernelTable& table, const std::string& name) {
   table.AddKernels(name + "Grad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) -> KernelFactory {
                      using T = typename decltype(tag)::type;
                      return [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-                       return NormGradKernel<T, centred>(spec, Layout(spec));
+                       return NormGradKernel<T, centred, /*adds=*/false>(spec, Layout(spec));
                      };
                    }));
 }
+
+// Adds the kernels of "Add<name>" and "<name>AddGrad", which add something before and after.
+template <bool centred>
+void AddResidualNormGpuKernels(KernelTable& table, const std::string& name) {
+  table.AddKernels("Add" + name, Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) -> KernelFactory {
+                     return [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+                       return AddNormKernel<typename decltype(tag)::type, centred>(spec);
+                     };
+                   }));
+  table.AddKernels(name + "AddGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) -> KernelFactory {
+                     return [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+                       return NormGradKernel<typename decltype(tag)::type, centred, /*adds=*/true>(spec,
+                                                                                                   RowLayout(spec));
+                     };
+                   }));
+}
+
 }  // namespace
 
 void AddRowNormGpuKernels(KernelTable& table) {

@@ -1,15 +1,16 @@
-// A graph that runs with and without fusion on a GPU that compiles kernels.
+// Runs graphs on a GPU that compiles kernels, fused and unfused.
 #pragma once
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/half.h"
@@ -17,7 +18,6 @@
 #include "framework/runtime/session.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
-#include "ops/state.h"
 #include "tests/fake_gpu/test_gpus.h"
 #include "tests/main/seed.h"
 
@@ -37,13 +37,24 @@ class GpuFusion : public testing::Test {
     feeds_.push_back({ops::Placeholder(scope_, dtype, shape), shape});
     Tensor values(dtype, shape);
     std::normal_distribution<double> normal;
-    constexpr double kSpecial[] = {0.0, -0.0, 1e-41, 1e-7, 6e4, 1e38};
+    // Those below 1e-4 are subnormal in one of the dtypes.
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    constexpr double kSpecial[] = {0.0,
+                                   -0.0,
+                                   5e-324,
+                                   -1e-310,
+                                   1e-41,
+                                   -1e-45,
+                                   1e-7,
+                                   -6e-5,
+                                   6e4,
+                                   1e38,
+                                   kInfinity,
+                                   -kInfinity,
+                                   std::numeric_limits<double>::quiet_NaN()};
     for (int64_t i = 0; i < values.elements(); ++i) {
       const uint32_t kind = special ? random_() % 64 : 64;
-      double x = normal(random_);
-      if (kind < 6) x = kSpecial[kind];
-      if (kind == 6) x = std::numeric_limits<double>::quiet_NaN();
-      if (kind == 7) x = -std::numeric_limits<double>::infinity();
+      const double x = kind < std::size(kSpecial) ? kSpecial[kind] : normal(random_);
       switch (dtype) {
         case DType::kFloat32: values.data<float>()[i] = static_cast<float>(x); break;
         case DType::kFloat64: values.data<double>()[i] = x; break;

@@ -50,11 +50,11 @@ std::vector<int64_t> CountLaunches(const Program& program) {
   return launches;
 }
 
-// Fakes have no library that computes more than a product or a convolution.
-bool IsFusedByLibraries(const ProgramNode& node) {
-  const std::vector<std::string> fused = {"FusedConv2D", "FusedMatMul", "MatMulBiasGelu", "MatMulBiasGrad",
-                                          "MatMulGeluGrad"};
-  return std::find(fused.begin(), fused.end(), node.op->name) != fused.end();
+// Launches that a library's kernel saves. Fakes have none that computes more than a product or a convolution.
+int64_t SavedByLibraries(const ProgramNode& node) {
+  if (node.op->name == "MatMulBiasGelu") return 2;  // the bias and the GELU
+  const std::vector<std::string> fused = {"FusedConv2D", "FusedMatMul", "MatMulBiasGrad", "MatMulGeluGrad"};
+  return std::find(fused.begin(), fused.end(), node.op->name) != fused.end() ? 1 : 0;
 }
 
 TEST(Launches, OfEachNodeAreThoseOfItsKernel) {
@@ -70,7 +70,7 @@ TEST(Launches, OfEachNodeAreThoseOfItsKernel) {
     for (size_t i = 0; i < launches.size(); ++i) {
       const ProgramNode& node = program.nodes[i];
       const double predicted = DemandOf(program, node).launches;
-      const auto counted = static_cast<double>(launches[i] - (IsFusedByLibraries(node) ? 1 : 0));
+      const auto counted = static_cast<double>(launches[i] - SavedByLibraries(node));
       if (!Runs(node) || predicted == counted || !reported.insert(node.op->name).second) continue;
       ADD_FAILURE() << network.name << ": " << Describe(node) << ": " << predicted << " launches, but it makes "
                     << counted << "; kFacts in trainers/prediction/gpu_cost.cc has them";
@@ -88,9 +88,9 @@ struct Limit {
 TEST(Launches, OfAStepAreFew) {
   const DeviceSet devices = DescribedH100();
   const std::vector<Limit> limits = {
-      {TutorialNetwork(DType::kFloat32), 512, 40},   {TutorialNetwork(DType::kBFloat16), 512, 44},
+      {TutorialNetwork(DType::kFloat32), 512, 38},   {TutorialNetwork(DType::kBFloat16), 512, 43},
       {CifarResNet(20, DType::kFloat32), 512, 158},  {CifarResNet(20, DType::kBFloat16), 512, 163},
-      {CifarResNet(56, DType::kBFloat16), 512, 417}, {Gpt(12, 50257, DType::kBFloat16), 8, 561},
+      {CifarResNet(56, DType::kBFloat16), 512, 417}, {Gpt(12, 50257, DType::kBFloat16), 8, 339},
   };
   for (const Limit& limit : limits) {
     const auto planned = PlanOf(limit.network, devices, limit.batch);
@@ -118,7 +118,7 @@ TEST(PredictedSteps, AreNearPerfectFusion) {
   const std::vector<Bound> bounds = {{TutorialNetwork(DType::kBFloat16), 512, 1.02, 0.87},
                                      {CifarResNet(20, DType::kBFloat16), 512, 1.03, 0.87},
                                      {CifarResNet(56, DType::kBFloat16), 512, 1.02, 0.87},
-                                     {Gpt(12, 50257, DType::kBFloat16), 8, 1.30, 1.19}};
+                                     {Gpt(12, 50257, DType::kBFloat16), 8, 1.05, 0.89}};
   for (const Bound& bound : bounds) {
     const auto fused = PlanOf(bound.network, devices, bound.batch);
     const auto unfused = PlanOf(bound.network, devices, bound.batch, /*fuse=*/false);

@@ -24,9 +24,11 @@ namespace {
 
 using Logits = std::function<Output(const Scope& scope, const models::Batch& batch)>;
 
-models::TowerFunction CrossEntropyOf(Logits logits) {
-  return [logits = std::move(logits)](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
-    models::AddCrossEntropy(tower, logits(tower, batch), batch["label"]);
+models::TowerFunction CrossEntropyOf(Logits logits, bool wide = false) {
+  return [logits = std::move(logits), wide](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
+    const Output made = logits(tower, batch);
+    models::AddCrossEntropy(tower, wide ? ops::Cast(tower.Named("logits"), made, DType::kFloat32) : made,
+                            batch["label"]);
     return models::TotalLoss(tower);
   };
 }
@@ -100,14 +102,16 @@ Network CifarResNet(int depth, DType dtype) {
           .optimizer = Momentum()};
 }
 
-Network Gpt(int layers, int64_t vocabulary, DType dtype) {
+Network Gpt(int layers, int64_t vocabulary, DType dtype, bool wide_logits) {
   return {
       .name = absl::StrCat("GPT of ", layers, " layers ", DTypeName(dtype)),
       .fields = {{"tokens", DType::kInt32, {1024}}, {"label", DType::kInt32, {1024}}},
-      .loss = CrossEntropyOf([=](const Scope& scope, const models::Batch& batch) {
-        return models::Transformer(scope, batch["tokens"],
-                                   {.vocabulary = vocabulary, .layers = layers, .dtype = dtype});
-      }),
+      .loss = CrossEntropyOf(
+          [=](const Scope& scope, const models::Batch& batch) {
+            return models::Transformer(scope, batch["tokens"],
+                                       {.vocabulary = vocabulary, .layers = layers, .dtype = dtype});
+          },
+          wide_logits),
       .optimizer = std::make_shared<optim::AdamW>(optim::AdamWOptions{
           .learning_rate = optim::WarmUp(optim::Cosine(3e-3, 1000, 3e-4), 100), .beta2 = 0.95, .weight_decay = 0.1}),
       .replicate = {.clip_global_norm = 1}};

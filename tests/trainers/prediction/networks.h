@@ -22,9 +22,11 @@ struct Network {
   models::ReplicateOptions replicate = {};
 };
 
-Network TutorialNetwork(DType dtype);                      // cifar10
-Network CifarResNet(int depth, DType dtype);               // cifar10 --model=resnet<depth>
-Network Gpt(int layers, int64_t vocabulary, DType dtype);  // language_model --model=gpt2 --layers=<layers>
+Network TutorialNetwork(DType dtype);         // cifar10
+Network CifarResNet(int depth, DType dtype);  // cifar10 --model=resnet<depth>
+// language_model --model=gpt2 --layers=<layers>; with wide_logits its loss takes float32 logits, as under PyTorch's
+// autocast.
+Network Gpt(int layers, int64_t vocabulary, DType dtype, bool wide_logits = false);
 // ResNet-50 v1.5 for images of 224 x 224: stride 2 in the 3x3 convolution of a block (He et al., 2015, table 1).
 Network ResNet50(DType dtype);
 

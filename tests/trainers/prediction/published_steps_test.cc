@@ -34,7 +34,7 @@ struct PublishedStep {
 // evaluations are part of these.
 std::vector<PublishedStep> PublishedSteps() {
   const Network narrow = ResNet50(DType::kFloat16), wide = ResNet50(DType::kFloat32);
-  const Network gpt = Gpt(12, 50'304, DType::kBFloat16);
+  const Network gpt = Gpt(12, 50'304, DType::kBFloat16, /*wide_logits=*/true);
   constexpr double kTokens = 1024;
   return {
       {"ResNet-50, PyTorch, A100, AMP", narrow, "a100", 256, 256 / 2470.0, kNoFusion},
