@@ -8,9 +8,9 @@
 
 namespace belfry::ops {
 
-// The images that data::Augmenter makes of images, uint8 [N, H, W, C]: float32 [N, h, w, C]. `positions`, int64 [N, 2], has the
-// epoch and the index of each, on which its random numbers depend. On every device they are the Augmenter's, and
-// results differ by float32 rounding only. Not differentiable. An error of the node if the policy does not fit the
+// The images that data::Augmenter makes of images, uint8 [N, H, W, C]: float32 [N, h, w, C]. `positions`, int64 [N, 2],
+// has the epoch and the index of each, on which its random numbers depend. On every device they are the Augmenter's,
+// and results differ by float32 rounding only. Not differentiable. An error of the node if the policy does not fit the
 // images (Augmenter::Create); on GPUs, images of more than 64 channels are, too.
 Output AugmentImages(OpScope scope, Output images, Output positions, const data::ImagePolicy& policy, uint64_t seed);
 

@@ -31,8 +31,6 @@ bool FusionGuard::Allows(int producer, int user) const {
          node.control_inputs.empty() && nodes_[user].control_inputs.empty() && late_[user] == 0;
 }
 
-bool FusionGuard::AllowsSooner(int node) const {
-  return nodes_[node].control_inputs.empty() && late_[node] == 0;
-}
+bool FusionGuard::AllowsSooner(int node) const { return nodes_[node].control_inputs.empty() && late_[node] == 0; }
 
 }  // namespace belfry

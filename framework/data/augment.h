@@ -50,7 +50,7 @@ enum class AugmentBy : uint8_t {
 // dataset of each example.
 inline constexpr char kPositionField[] = "position_in_data";
 
-// How a step makes the images of a field.
+// The way a step makes the images of a field.
 struct ImagesInStep {
   ImagePolicy policy;
   uint64_t seed = 0;

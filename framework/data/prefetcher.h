@@ -94,8 +94,8 @@ class Prefetcher final : public BatchSource {
   };
   // A thread's own state for making examples.
   struct Maker {
-    // For each field: for images with a policy, the augmenter, if workers apply it, and memory for bytes that are not for the
-    // batch.
+    // For each field: for images with a policy, the augmenter, if workers apply it, and memory for bytes that are not
+    // for the batch.
     std::vector<std::optional<Augmenter>> augmenters;
     std::vector<std::vector<std::byte>> images;
     std::vector<std::byte*> places;  // of an example's fields

@@ -26,7 +26,7 @@ absl::Status FuseBiasAndActivation(Program& program, const RewriteContext& conte
 // Kernels of BiasAddGrad for every float type, for ops that sum a bias gradient along with another.
 absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec);     // bias.cc
 absl::StatusOr<Kernel> MakeGpuBiasAddGrad(const KernelSpec& spec);  // bias.cu
-// Those of Gelu and GeluGrad, for ops that compute one along with a product.
+// The functions of Gelu and GeluGrad, for ops that compute one along with a product.
 absl::StatusOr<Kernel> MakeGelu(const KernelSpec& spec);         // smooth_activations.cc
 absl::StatusOr<Kernel> MakeGeluGrad(const KernelSpec& spec);     // smooth_activations.cc
 absl::StatusOr<Kernel> MakeGpuGelu(const KernelSpec& spec);      // smooth_activations.cu

@@ -95,7 +95,7 @@ absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
   return WithGpuEpilogue(std::move(kernel), spec, epilogue);
 }
 
-// By cuBLASLt or, where it lacks this product with this end, by two kernels.
+// A kernel of cuBLASLt or, where it lacks this product with this end, two kernels.
 template <class T>
 absl::StatusOr<Kernel> MakeBiasGrad(const KernelSpec& spec) {
   absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, End::kBiasGrad);

@@ -14,7 +14,7 @@ void RegisterMatMulEnds(OpRegistry& registry);   // matmul_ends.cc
 template <class T>
 absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec);
 
-// Those of FusedMatMul.
+// The same of FusedMatMul.
 template <class T>
 absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec);
 

@@ -37,7 +37,7 @@ class GpuFusion : public testing::Test {
     feeds_.push_back({ops::Placeholder(scope_, dtype, shape), shape});
     Tensor values(dtype, shape);
     std::normal_distribution<double> normal;
-    // Those below 1e-4 are subnormal in one of the dtypes.
+    // Numbers below 1e-4 are subnormal in one of the dtypes.
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     constexpr double kSpecial[] = {0.0,
                                    -0.0,

@@ -47,7 +47,7 @@ OpCase MatMulCase(const std::string& name, const Shape& a, const Shape& b, bool 
           .tolerance = 4};
 }
 
-// Of a product and what follows it, whose result `finish` computes from the product and the third input.
+// The kernel of a product and what follows it, whose result `finish` computes from the product and the third input.
 OpCase EndCase(const std::string& name, const Attrs& attrs, std::vector<std::vector<Shape>> shapes,
                std::function<Arrays(const Arrays& in, const Array& product)> finish) {
   OpCase one{.name = name,
