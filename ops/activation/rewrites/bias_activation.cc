@@ -124,25 +124,38 @@ class BiasActivationFuser {
   void FuseBiasGradients() {
     const auto size = static_cast<int>(program_.nodes.size());
     HashMap<Value, int> filter_of;  // by the gradient that it reads
-    std::vector<int> first_user(size, size);
     for (int i = size - 1; i >= 0; --i) {
       const ProgramNode& node = program_.nodes[i];
       if (!WithBiasGradient(node).empty()) filter_of[node.inputs.back()] = i;
-      for (const Value& input : node.inputs) first_user[input.node] = i;
-      for (int control : node.control_inputs) first_user[control] = i;
     }
     HashMap<int, int> replaced;       // bias gradient -> filter gradient
     HashMap<Value, Value> gradients;  // the same, as their outputs
     for (int i = 0; i < size; ++i) {
       if (program_.nodes[i].op->name != "BiasAddGrad") continue;
       const auto filter = filter_of.find(program_.nodes[i].inputs[0]);
-      // The filter gradient might wait for a user that comes before it, and would then wait for itself.
-      if (filter == filter_of.end() || first_user[i] <= filter->second) continue;
+      // A filter gradient that waits for a user of the bias gradient would then wait for itself.
+      if (filter == filter_of.end() || ComesFrom(filter->second, i, replaced)) continue;
       if (!AddBiasGradient(filter->second, program_.nodes[i])) continue;
       replaced[i] = filter->second;
       gradients[{i, 0}] = {filter->second, 1};
     }
     Redirect(program_, gradients, replaced);
+  }
+
+  // True if node `to` is computed from node `from`. Those of `replaced` come from what has replaced them.
+  bool ComesFrom(int to, int from, const HashMap<int, int>& replaced) const {
+    std::vector<int> open = {to};
+    std::vector<char> seen(program_.nodes.size(), 0);
+    while (!open.empty()) {
+      const int i = open.back();
+      open.pop_back();
+      if (i == from) return true;
+      if (std::exchange(seen[i], 1) != 0) continue;
+      if (const auto at = replaced.find(i); at != replaced.end()) open.push_back(at->second);
+      for (const Value& input : program_.nodes[i].inputs) open.push_back(input.node);
+      open.insert(open.end(), program_.nodes[i].control_inputs.begin(), program_.nodes[i].control_inputs.end());
+    }
+    return false;
   }
 
   bool AddBiasGradient(int index, const ProgramNode& bias) {

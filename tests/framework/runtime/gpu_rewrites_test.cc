@@ -81,6 +81,19 @@ TEST_F(GpuRewrites, ProductsOfGradientsSumBiasGradients) {
   EXPECT_EQ(Count(ops, "BiasAddGrad"), 0);
 }
 
+// The conversion of the bias gradient comes before the product in the order of the graph.
+TEST_F(GpuRewrites, ProductsSumBiasGradientsThatAreConverted) {
+  const Output x = Floats({13, 5}), w = Floats({5, 16}), b = Floats({16});
+  const Output narrow = ops::Cast(scope_, b, DType::kFloat16);
+  const Output y = ops::BiasAdd(
+      scope_, ops::MatMul(scope_, ops::Cast(scope_, x, DType::kFloat16), ops::Cast(scope_, w, DType::kFloat16)),
+      narrow);
+  const Output loss = ops::Sum(scope_, ops::Mul(scope_, ops::Cast(scope_, y, DType::kFloat32), Floats({13, 16})));
+  const std::vector<std::string> ops = CompareTo(2e-2, *Gradients(scope_, {loss}, {b, w}));
+  EXPECT_EQ(Count(ops, "MatMulBiasGrad"), 1);
+  EXPECT_EQ(Count(ops, "BiasAddGrad"), 0);
+}
+
 TEST_F(GpuRewrites, LossesGiveTheGradientOfTheirLogits) {
   const Output logits = Floats({70, 11});
   const Output labels = ops::Const(scope_, Tensor::Of<int32_t>(std::vector<int32_t>(70, 3), {70}));

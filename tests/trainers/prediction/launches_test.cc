@@ -88,9 +88,9 @@ struct Limit {
 TEST(Launches, OfAStepAreFew) {
   const DeviceSet devices = DescribedH100();
   const std::vector<Limit> limits = {
-      {TutorialNetwork(DType::kFloat32), 512, 38},   {TutorialNetwork(DType::kBFloat16), 512, 43},
-      {CifarResNet(20, DType::kFloat32), 512, 158},  {CifarResNet(20, DType::kBFloat16), 512, 163},
-      {CifarResNet(56, DType::kBFloat16), 512, 417}, {Gpt(12, 50257, DType::kBFloat16), 8, 339},
+      {TutorialNetwork(DType::kFloat32), 512, 36},   {TutorialNetwork(DType::kBFloat16), 512, 38},
+      {CifarResNet(20, DType::kFloat32), 512, 156},  {CifarResNet(20, DType::kBFloat16), 512, 159},
+      {CifarResNet(56, DType::kBFloat16), 512, 413}, {Gpt(12, 50257, DType::kBFloat16), 8, 287},
   };
   for (const Limit& limit : limits) {
     const auto planned = PlanOf(limit.network, devices, limit.batch);
@@ -115,10 +115,10 @@ struct Bound {
 TEST(PredictedSteps, AreNearPerfectFusion) {
   const DeviceSet devices = DescribedH100();
   const GpuCard card = GpuCard::Find("h100").value();
-  const std::vector<Bound> bounds = {{TutorialNetwork(DType::kBFloat16), 512, 1.02, 0.87},
+  const std::vector<Bound> bounds = {{TutorialNetwork(DType::kBFloat16), 512, 1.02, 0.85},
                                      {CifarResNet(20, DType::kBFloat16), 512, 1.03, 0.87},
                                      {CifarResNet(56, DType::kBFloat16), 512, 1.02, 0.87},
-                                     {Gpt(12, 50257, DType::kBFloat16), 8, 1.05, 0.89}};
+                                     {Gpt(12, 50257, DType::kBFloat16), 8, 1.03, 0.87}};
   for (const Bound& bound : bounds) {
     const auto fused = PlanOf(bound.network, devices, bound.batch);
     const auto unfused = PlanOf(bound.network, devices, bound.batch, /*fuse=*/false);
