@@ -98,7 +98,7 @@ struct TrainTower {
   std::vector<Variable> variables;   // those that it trains; with a parameter device, the same ones for all towers
 };
 
-// 1 MiB, or 25 MiB if all towers are on GPUs, as in PyTorch's DistributedDataParallel: NCCL takes some 20 us for an
+// 1 MiB, or 25 MiB if all towers are on GPUs, as PyTorch has them: NCCL takes some 20 us for an
 // average of any size, and reaches the bandwidth of NVLink with tens of MiB only.
 size_t DefaultBucketBytes(const DeviceSet& devices);
 

@@ -288,6 +288,36 @@ std::vector<Output> BatchNormGradient(const Scope& scope, const Node& node, absl
   return gradients;
 }
 
+// The gradients that rewrites make, of which `gradient` is the plain one.
+void AddFusedGradients(OpRegistry& registry, OpDef gradient) {
+  gradient.name = "BatchNormReluGrad";
+  gradient.inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("offset"), Wide("mean"), Wide("variance")};
+  gradient.attrs.resize(1);  // epsilon
+  gradient.gradient = NoGradient(kByThePass);
+  gradient.kernels = Kernels<float, double, Half, BFloat16>(
+      "CPU", [](auto tag) { return &MakeGrad<Then::kRelu, typename decltype(tag)::type>; });
+  registry.Add(gradient);
+  gradient.name = "BatchNormReluGradOfSum";
+  gradient.inputs.push_back({"dy_addend"});
+  gradient.shape = ReluGradOfSumShape;
+  gradient.in_place = {{1, 0}, {6, 0}};
+  gradient.kernels = Kernels<float, double, Half, BFloat16>(
+      "CPU", [](auto tag) { return &MakeReluGradOfSum<typename decltype(tag)::type>; });
+  registry.Add(gradient);
+  gradient.name = "BatchNormAddReluGrad";
+  gradient.inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("mean"), Wide("variance"), {"relu"}};
+  gradient.outputs.push_back({"daddend"});
+  gradient.shape = AddReluGradShape;
+  gradient.in_place = {{1, 3}, {0, 0}};
+  gradient.kernels = Kernels<float, double, Half, BFloat16>(
+      "CPU", [](auto tag) { return &MakeAddReluGrad<typename decltype(tag)::type>; });
+  registry.Add(gradient);
+  gradient.name = "BatchNormAddReluGradOfSum";
+  gradient.inputs.push_back({"dy_addend"});
+  gradient.in_place = {{1, 3}, {6, 3}, {0, 0}};
+  registry.Add(gradient);
+}
+
 }  // namespace
 
 BatchNormOutputs BatchNorm(OpScope scope, Output x, Output scale, Output offset, double epsilon) {
@@ -349,32 +379,7 @@ void RegisterBatchNorm(OpRegistry& registry) {
   norm.kernels = Kernels<float, double, Half, BFloat16>(
       "CPU", [](auto tag) { return &MakeTraining<Then::kAddRelu, typename decltype(tag)::type>; });
   registry.Add(norm);
-  gradient.name = "BatchNormReluGrad";
-  gradient.inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("offset"), Wide("mean"), Wide("variance")};
-  gradient.attrs = {epsilon};
-  gradient.gradient = NoGradient(kByThePass);
-  gradient.kernels = Kernels<float, double, Half, BFloat16>(
-      "CPU", [](auto tag) { return &MakeGrad<Then::kRelu, typename decltype(tag)::type>; });
-  registry.Add(gradient);
-  gradient.name = "BatchNormReluGradOfSum";
-  gradient.inputs.push_back({"dy_addend"});
-  gradient.shape = ReluGradOfSumShape;
-  gradient.in_place = {{1, 0}, {6, 0}};
-  gradient.kernels = Kernels<float, double, Half, BFloat16>(
-      "CPU", [](auto tag) { return &MakeReluGradOfSum<typename decltype(tag)::type>; });
-  registry.Add(gradient);
-  gradient.name = "BatchNormAddReluGrad";
-  gradient.inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("mean"), Wide("variance"), {"relu"}};
-  gradient.outputs.push_back({"daddend"});
-  gradient.shape = AddReluGradShape;
-  gradient.in_place = {{1, 3}, {0, 0}};
-  gradient.kernels = Kernels<float, double, Half, BFloat16>(
-      "CPU", [](auto tag) { return &MakeAddReluGrad<typename decltype(tag)::type>; });
-  registry.Add(gradient);
-  gradient.name = "BatchNormAddReluGradOfSum";
-  gradient.inputs.push_back({"dy_addend"});
-  gradient.in_place = {{1, 3}, {6, 3}, {0, 0}};
-  registry.Add(gradient);
+  AddFusedGradients(registry, std::move(gradient));
 }
 
 }  // namespace belfry::ops
