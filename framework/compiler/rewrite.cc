@@ -1,5 +1,7 @@
 #include "framework/compiler/rewrite.h"
 
+#include <string>
+
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "framework/base/status.h"
@@ -7,19 +9,20 @@
 
 namespace belfry {
 
+bool IsReplaced(const RewriteContext& context, const ProgramNode& node) {
+  return node.op->HasReplacement(context.devices.device(node.device).type(), KernelDType(*node.op, node.attrs));
+}
+
 const OpDef* FusedOp(const RewriteContext& context, absl::string_view name, const ProgramNode& node,
                      std::initializer_list<const ProgramNode*> more) {
   const OpDef* op = context.registry.Find(name);
   if (op == nullptr) return nullptr;
-  const auto replaced = [&](const OpDef& of, const ProgramNode& at) {
-    return of.HasReplacement(context.devices.device(at.device).type(), KernelDType(*at.op, at.attrs));
-  };
-  if (op->FindKernel(context.devices.device(node.device).type(), KernelDType(*node.op, node.attrs)) == nullptr) {
-    return nullptr;
-  }
-  const bool own = replaced(*node.op, node) ||
-                   absl::c_any_of(more, [&](const ProgramNode* other) { return replaced(*other->op, *other); });
-  return own && !replaced(*op, node) ? nullptr : op;
+  const std::string type(context.devices.device(node.device).type());
+  const DType dtype = KernelDType(*node.op, node.attrs);
+  if (op->FindKernel(type, dtype) == nullptr) return nullptr;
+  const bool own = IsReplaced(context, node) ||
+                   absl::c_any_of(more, [&](const ProgramNode* other) { return IsReplaced(context, *other); });
+  return own && !op->HasReplacement(type, dtype) ? nullptr : op;
 }
 
 void Redirect(Program& program, const HashMap<Value, Value>& values, const HashMap<int, int>& nodes) {

@@ -19,6 +19,10 @@ struct RewriteContext {
   const DeviceSet& devices;
 };
 
+// True if a program has replaced the kernel of the node (OpRegistry::AddKernels). A rewrite that changes the inputs or
+// attributes of such a node, or has another compute its result, would compute something else.
+bool IsReplaced(const RewriteContext& context, const ProgramNode& node);
+
 // The op `name` of the registry, if it may take the place of `node` and the nodes `more`; null if not. The test before
 // several nodes become one. It needs a kernel for the dtype and the device of `node`. Where a program has replaced the
 // kernel of one of the nodes (OpRegistry::AddKernels), that is to run, unless the kernel of `name` was replaced too.

@@ -5,6 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "framework/base/memory/hash_table.h"
+#include "framework/compiler/fusion_guard.h"
 #include "framework/compiler/rewrite.h"
 #include "ops/activation/activation_ops.h"
 #include "ops/activation/epilogue_impl.h"
@@ -123,6 +124,7 @@ class BiasActivationFuser {
   // so one kernel computes both, and saves a read of that tensor.
   void FuseBiasGradients() {
     const auto size = static_cast<int>(program_.nodes.size());
+    const FusionGuard guard(program_);
     HashMap<Value, int> filter_of;  // by the gradient that it reads
     for (int i = size - 1; i >= 0; --i) {
       const ProgramNode& node = program_.nodes[i];
@@ -135,6 +137,8 @@ class BiasActivationFuser {
       const auto filter = filter_of.find(program_.nodes[i].inputs[0]);
       // A filter gradient that waits for a user of the bias gradient would then wait for itself.
       if (filter == filter_of.end() || ComesFrom(filter->second, i, replaced)) continue;
+      // Nor must the bias gradient wait for a write of a variable or for a collective for which only the filter's does.
+      if (guard.AllowsSooner(i) && !guard.AllowsSooner(filter->second)) continue;
       if (!AddBiasGradient(filter->second, program_.nodes[i])) continue;
       replaced[i] = filter->second;
       gradients[{i, 0}] = {filter->second, 1};

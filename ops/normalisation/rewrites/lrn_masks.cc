@@ -15,7 +15,7 @@ absl::Status MaskLrnGradients(Program& program, const RewriteContext& context) {
     const Value dy = mask.inputs[relu_grad::kDy], y = mask.inputs[relu_grad::kY];
     ProgramNode& gradient = program.nodes[dy.node];
     if (gradient.op->name != "LRNGrad" || gradient.inputs[lrn_grad::kX] != y) continue;
-    if (!guard.Allows(dy.node, static_cast<int>(i))) continue;
+    if (!guard.Allows(dy.node, static_cast<int>(i)) || IsReplaced(context, gradient)) continue;
     const OpDef* const op = FusedOp(context, "LRNGrad", gradient, {&mask});
     if (op == nullptr) continue;
     mask.op = op;

@@ -4,6 +4,7 @@
 
 #include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
+#include "framework/compiler/fusion_guard.h"
 #include "framework/compiler/rewrite.h"
 #include "ops/normalisation/normalisation_ops.h"
 
@@ -16,27 +17,30 @@ class ResidualNormFuser {
       : program_(program), nodes_(program.nodes), context_(context) {}
 
   absl::Status Run() {
+    const FusionGuard norms(program_);
     for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
       const std::string& op = nodes_[i].op->name;
       if (context_.devices.device(nodes_[i].device).type() != "GPU") continue;
-      if (op == "LayerNorm" || op == "RmsNorm") FuseNorm(i);
+      if (op == "LayerNorm" || op == "RmsNorm") FuseNorm(norms, i);
     }
     Redirect(program_, values_, replaced_);
     RETURN_IF_ERROR(Normalize(program_));
     values_.clear();
     replaced_.clear();
+    const FusionGuard gradients(program_);
     for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
       const std::string& op = nodes_[i].op->name;
       if (context_.devices.device(nodes_[i].device).type() != "GPU") continue;
-      if (op == "Add" || op == "AddN") FuseGradient(i);
+      if (op == "Add" || op == "AddN") FuseGradient(gradients, i);
     }
     Redirect(program_, values_, replaced_);
     return Normalize(program_);
   }
 
  private:
-  // The addition gives the norm of its sum too, as output 1. The norm's other inputs are there before.
-  void FuseNorm(int i) {
+  // The addition gives the norm of its sum too, as output 1. The norm's other inputs are there before, and wait for no
+  // write of what is added.
+  void FuseNorm(const FusionGuard& guard, int i) {
     const ProgramNode& norm = nodes_[i];
     const int before = norm.inputs[0].node;
     ProgramNode& sum = nodes_[before];
@@ -45,7 +49,7 @@ class ResidualNormFuser {
     const OpDef* const op = FusedOp(context_, "Add" + norm.op->name, norm, {&sum});
     if (op == nullptr) return;
     for (size_t k = 1; k < norm.inputs.size(); ++k) {
-      if (DependsOn(norm.inputs[k], before)) return;
+      if (!guard.AllowsSooner(norm.inputs[k].node) || DependsOn(norm.inputs[k], before)) return;
     }
     sum.inputs.insert(sum.inputs.end(), norm.inputs.begin() + 1, norm.inputs.end());
     sum.op = op;
@@ -56,7 +60,7 @@ class ResidualNormFuser {
   }
 
   // The gradient of a norm, and the sum of it and that of the residual, which nothing of the norm's gradient gives.
-  void FuseGradient(int i) {
+  void FuseGradient(const FusionGuard& guard, int i) {
     const ProgramNode& sum = nodes_[i];
     if (sum.inputs.size() != 2 || !sum.control_inputs.empty() || !SameShapes(sum)) return;
     for (const int side : {0, 1}) {
@@ -65,6 +69,8 @@ class ResidualNormFuser {
       const std::string& name = gradient.op->name;
       if (dx.index != 0 || (name != "LayerNormGrad" && name != "RmsNormGrad")) continue;
       if (gradient.device != sum.device || ReadersOf(dx) != 1 || DependsOn(addend, dx.node)) continue;
+      // The gradient must not wait for a write of what it reads, or for a collective, because of what is added.
+      if (guard.AllowsSooner(dx.node) && !guard.AllowsSooner(addend.node)) continue;
       const std::string fused = name.substr(0, name.size() - 4) + "AddGrad";
       const OpDef* const op = FusedOp(context_, fused, gradient, {&sum});
       if (op == nullptr) continue;

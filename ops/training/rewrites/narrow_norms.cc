@@ -19,7 +19,7 @@ class NormNarrower {
     for (int i = 0; i < count; ++i) {
       const ProgramNode& node = program_.nodes[i];
       if (node.op->name != "GlobalNorm" || context_.devices.device(node.device).type() != "GPU") continue;
-      if (FusedOp(context_, node.op->name, node) != nullptr) Narrow(i);
+      if (!IsReplaced(context_, node)) Narrow(i);
     }
   }
 
@@ -27,7 +27,7 @@ class NormNarrower {
   // The tensor of 16 bits whose elements, converted, are those of `value`; `value` itself if there is none.
   Value Unconverted(Value value) const {
     const ProgramNode& node = program_.nodes[Root(program_, value).node];
-    if (node.op->name != "Cast" || !node.control_inputs.empty()) return value;
+    if (node.op->name != "Cast" || !node.control_inputs.empty() || IsReplaced(context_, node)) return value;
     const TensorSpec &from = program_.spec(node.inputs[0]), &to = program_.spec(value);
     const bool whole = from.shape.elements() == to.shape.elements();
     // A variable might be updated before the norm is computed.
