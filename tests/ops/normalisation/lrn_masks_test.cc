@@ -40,5 +40,11 @@ TEST_F(MaskLrnGradients, NotWhereSomebodyElseReadsTheGradient) {
   EXPECT_EQ(Count(Compare(GradientsOf(Normalised(y), {x, y})), "ReluGrad"), 1);
 }
 
+TEST_F(MaskLrnGradients, NotWhereTheProgramHasItsOwnKernel) {
+  registry_.AddKernels("LRNGrad", {*registry_.Find("LRNGrad")->FindKernel("CPU", DType::kFloat32)});
+  const Output x = Feed("x", {3, 5, 4, 17});
+  EXPECT_EQ(Count(Compare(GradientsOf(Normalised(ops::Relu(root_, x)), {x})), "ReluGrad"), 1);
+}
+
 }  // namespace
 }  // namespace belfry
