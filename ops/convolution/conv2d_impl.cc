@@ -44,23 +44,23 @@ Attrs Conv2DAttrs(const Attrs& attrs) {
   return copy;
 }
 
-absl::StatusOr<Shape> Conv2DOutputShape(const Attrs& attrs, const Shape& x, const Shape& given) {
-  const Shape filter = FilterShape(attrs, given);
-  if (filter.rank() != 4) {
-    return absl::InvalidArgumentError(absl::StrCat("a filter must be [R, S, C / groups, K], not ", filter.ToString()));
+absl::StatusOr<Shape> Conv2DOutputShape(const Attrs& attrs, const Shape& x, const Shape& filter) {
+  const Shape rsck = FilterShape(attrs, filter);
+  if (rsck.rank() != 4) {
+    return absl::InvalidArgumentError(absl::StrCat("a filter must be [R, S, C / groups, K], not ", rsck.ToString()));
   }
   const std::vector<int64_t>& dilations = attrs.Ints("dilations");
   if (dilations.size() != 4 || dilations[0] != 1 || dilations[3] != 1) {
     return absl::InvalidArgumentError("dilations must be [1, h, w, 1]");
   }
-  ASSIGN_OR_RETURN(const Window window, MakeWindow(attrs, x, filter[0], filter[1], dilations[1], dilations[2]));
-  const int64_t groups = attrs.Int("groups"), c = x[3], c_group = filter[2], k = filter[3];
+  ASSIGN_OR_RETURN(const Window window, MakeWindow(attrs, x, rsck[0], rsck[1], dilations[1], dilations[2]));
+  const int64_t groups = attrs.Int("groups"), c = x[3], c_group = rsck[2], k = rsck[3];
   if (groups < 1 || (k != Shape::kUnknown && k % groups != 0)) {
     return absl::InvalidArgumentError(absl::StrCat("groups must divide the ", k, " output channels, but is ", groups));
   }
   if (c != Shape::kUnknown && c_group != Shape::kUnknown && c != c_group * groups) {
     return absl::InvalidArgumentError(absl::StrCat("images ", x.ToString(), " have ", c, " channels, but the filter ",
-                                                   filter.ToString(), " takes ", c_group, " in each of ", groups,
+                                                   rsck.ToString(), " takes ", c_group, " in each of ", groups,
                                                    groups == 1 ? " group" : " groups"));
   }
   return Shape({x[0], window.h.out, window.w.out, k});
@@ -72,17 +72,17 @@ double Conv2DFlops(const Shape& y, const Shape& filter) {
                        : 2.0 * static_cast<double>(y.elements()) * static_cast<double>(filter.elements() / channels);
 }
 
-onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& given) {
-  const Shape filter = FilterShape(attrs, given);
+onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& filter) {
+  const Shape rsck = FilterShape(attrs, filter);
   const std::vector<int64_t>& dilations = attrs.Ints("dilations");
-  const Window window = *MakeWindow(attrs, x.shape, filter[0], filter[1], dilations[1], dilations[2]);
+  const Window window = *MakeWindow(attrs, x.shape, rsck[0], rsck[1], dilations[1], dilations[2]);
   return {.n = x.shape[0],
           .h = x.shape[1],
           .w = x.shape[2],
           .c = x.shape[3],
-          .k = filter[3],
-          .r = filter[0],
-          .s = filter[1],
+          .k = rsck[3],
+          .r = rsck[0],
+          .s = rsck[1],
           .stride_h = window.h.stride,
           .stride_w = window.w.stride,
           .pad_top = window.h.pad_low,

@@ -60,9 +60,10 @@ class NormNarrower {
 
   Value AddNorm(int like, absl::string_view suffix, std::vector<Value> inputs) {
     const ProgramNode& node = program_.nodes[like];
+    const DType dtype = DTypeOf(inputs[0]);
     ProgramNode added{.name = absl::StrCat(node.name, suffix),
                       .op = node.op,
-                      .attrs = {{"T", DTypeOf(inputs[0])}, {"N", DType::kFloat64}},
+                      .attrs = {{"T", dtype}, {"N", DType::kFloat64}},
                       .inputs = std::move(inputs),
                       .control_inputs = node.control_inputs,
                       .outputs = {{DType::kFloat64, Shape()}},
