@@ -136,9 +136,7 @@ absl::Status Cifar10::CheckFlags() const {
   }
   RETURN_IF_ERROR(CheckFlag("cutout", absl::GetFlag(FLAGS_cutout), 0, 24));
   RETURN_IF_ERROR(CheckBelow1("moving_average", absl::GetFlag(FLAGS_moving_average)));
-  if (const std::string size = absl::GetFlag(FLAGS_bucket_size); !size.empty()) {
-    RETURN_IF_ERROR(ParseBucketSize(size).status());
-  }
+  RETURN_IF_ERROR(ParseBucketSize(absl::GetFlag(FLAGS_bucket_size)).status());
   if (absl::GetFlag(FLAGS_variable_update) != "replicated") {
     RETURN_IF_ERROR(RejectFlags({"bucket_size"},
                                 absl::StrCat("a run with --variable_update=", absl::GetFlag(FLAGS_variable_update))));
@@ -159,11 +157,9 @@ absl::Status Cifar10::Configure(ProgramRun& run) {
   run.replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
   ASSIGN_OR_RETURN(run.replicate.loss_scale, LossScaleFromFlags());
   ASSIGN_OR_RETURN(run.replicate.batch_norm, models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
-  if (const std::string size = absl::GetFlag(FLAGS_bucket_size); !size.empty()) {
-    ASSIGN_OR_RETURN(const std::optional<size_t> bytes, ParseBucketSize(size));
-    run.choose_buckets = !bytes.has_value();
-    run.replicate.bucket_bytes = bytes.value_or(0);
-  }
+  ASSIGN_OR_RETURN(const std::optional<size_t> bucket_size, ParseBucketSize(absl::GetFlag(FLAGS_bucket_size)));
+  run.choose_buckets = !bucket_size.has_value();
+  run.replicate.bucket_bytes = bucket_size.value_or(0);
   options_ = {.learning_rate = absl::GetFlag(FLAGS_learning_rate),
               .schedule = absl::GetFlag(FLAGS_schedule),
               .momentum = absl::GetFlag(FLAGS_momentum),

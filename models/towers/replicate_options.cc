@@ -58,7 +58,7 @@ absl::Status Check(const ReplicateOptions& options) {
 size_t DefaultBucketBytes(const DeviceSet& devices) {
   const std::vector<int> towers = devices.TowerDevices();
   const auto is_gpu = [&](int device) { return devices.device(device).type() == "GPU"; };
-  return size_t{std::all_of(towers.begin(), towers.end(), is_gpu) ? 25u : 1u} << 20;
+  return std::all_of(towers.begin(), towers.end(), is_gpu) ? kBucketBytesOnGpus : kBucketBytes;
 }
 
 }  // namespace belfry::models

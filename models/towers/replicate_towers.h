@@ -52,7 +52,8 @@ struct ReplicateOptions {
   BatchNormPolicy batch_norm = BatchNormPolicy::kPerTower;
   std::string parameter_device = "/cpu:0";
   // Bytes of gradients to average together; a bucket's average starts as soon as its last gradient exists. 0:
-  // DefaultBucketBytes.
+  // DefaultBucketBytes of the devices. The same in all processes, so it must not be 0 where these have different kinds
+  // of devices.
   size_t bucket_bytes = 0;
   // Divides the optimizer's state among the towers of all processes (ZeRO, stage 1: Rajbhandari et al., 2020): each
   // tower receives its part of the averaged gradients, keeps the slots of that part only, updates that part of the
@@ -98,8 +99,10 @@ struct TrainTower {
   std::vector<Variable> variables;   // those that it trains; with a parameter device, the same ones for all towers
 };
 
-// 1 MiB, or 25 MiB if all towers are on GPUs, as PyTorch has them: NCCL takes some 20 us for an
-// average of any size, and reaches the bandwidth of NVLink with tens of MiB only.
+// The size of buckets on CPUs, and that on GPUs, which is PyTorch's: NCCL takes some 20 us for an average of any size,
+// and reaches the bandwidth of NVLink with tens of MiB only.
+inline constexpr size_t kBucketBytes = size_t{1} << 20, kBucketBytesOnGpus = size_t{25} << 20;
+// kBucketBytesOnGpus if all towers are on GPUs, otherwise kBucketBytes.
 size_t DefaultBucketBytes(const DeviceSet& devices);
 
 // A training step. A Trainer runs it; by hand, feed `batch` of every tower and run `update` (Batch::Feeds,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "framework/base/status.h"
@@ -10,6 +11,7 @@
 #include "models/networks/mlp.h"
 #include "ops/builtin_ops.h"
 #include "optim/descent.h"
+#include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/collective/fake_world.h"
 
 namespace belfry::trainers {
@@ -23,9 +25,29 @@ TEST(ParseBucketSize, TakesBytesUnitsAndAuto) {
   EXPECT_EQ(ParseBucketSize("512K").value(), size_t{512} << 10);
   EXPECT_EQ(ParseBucketSize("1024M").value(), size_t{1} << 30);
   EXPECT_EQ(ParseBucketSize("auto").value(), std::nullopt);
-  for (const char* text : {"", "0", "-1", "K", "1G", "1025M", "1.5M", "1 M", "automatic", "99999999999999999999"}) {
+  EXPECT_EQ(ParseBucketSize("").value(), 0u);
+  for (const char* text : {"0", "-1", "K", "1G", "1025M", "1.5M", "1 M", "automatic", "99999999999999999999"}) {
     EXPECT_THAT(ParseBucketSize(text).status().message(), HasSubstr("--bucket_size=")) << text;
   }
+}
+
+TEST(KindOfAllTowers, IsTheOneKindThatThereIs) {
+  const auto kinds_of = [](const std::vector<std::string>& devices) {
+    std::vector<std::string> kinds(devices.size());
+    const auto results =
+        RunRanks(static_cast<int>(devices.size()), {.tell_failures = true}, [&](World& world) -> absl::Status {
+          const bool gpu = devices[world.rank()] == "GPU";
+          const DeviceSet own = gpu ? OpenFakeGpus(2, /*tagged=*/false) : DeviceSet::Open("cpu:2").value();
+          ASSIGN_OR_RETURN(kinds[world.rank()], KindOfAllTowers(world, own, In(absl::Seconds(60))));
+          EXPECT_EQ(models::DefaultBucketBytes(own), gpu ? models::kBucketBytesOnGpus : models::kBucketBytes);
+          return world.Close(In(absl::Seconds(60)));
+        });
+    for (const absl::Status& status : results) EXPECT_TRUE(status.ok()) << status;
+    return kinds;
+  };
+  EXPECT_THAT(kinds_of({"CPU", "CPU"}), testing::Each("CPU"));
+  EXPECT_THAT(kinds_of({"GPU", "GPU"}), testing::Each("GPU"));
+  EXPECT_THAT(kinds_of({"GPU", "CPU"}), testing::Each(""));
 }
 
 TEST(ChooseBuckets, AllProcessesTakeTheChoiceOfTaskZero) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "framework/base/status.h"
@@ -108,6 +111,7 @@ absl::StatusOr<BucketChoice> Choose(const Trials& trials, const Exchange& exchan
 }  // namespace
 
 absl::StatusOr<std::optional<size_t>> ParseBucketSize(absl::string_view text) {
+  if (text.empty()) return 0;
   if (text == "auto") return std::nullopt;
   absl::string_view digits = text;
   int shift = 0;
@@ -125,13 +129,22 @@ absl::StatusOr<std::optional<size_t>> ParseBucketSize(absl::string_view text) {
   return number << shift;
 }
 
+absl::StatusOr<std::string> KindOfAllTowers(World& world, const DeviceSet& devices, absl::Time deadline) {
+  std::set<std::string> kinds;
+  for (const int tower : devices.TowerDevices()) kinds.emplace(devices.device(tower).type());
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, world.AllGather(absl::StrJoin(kinds, "+"), deadline));
+  return std::all_of(all.begin(), all.end(), [&](const std::string& kind) { return kind == all[0]; }) ? all[0] : "";
+}
+
 absl::StatusOr<BucketChoice> ChooseBuckets(World& world, const DeviceSet& devices, const SessionOptions& session,
                                            ExchangeWay way, int64_t batch_size, size_t usual, const TrainStepOf& step,
                                            absl::Time deadline) {
   Exchange exchange{.way = way, .towers = static_cast<int>(devices.TowerDevices().size())};
   int threads = 0;
   for (const int tower : devices.TowerDevices()) {
-    if (devices.device(tower).type() != "CPU") return BucketChoice{.bytes = models::DefaultBucketBytes(devices)};
+    if (devices.device(tower).type() != "CPU") {
+      return absl::InvalidArgumentError("buckets are chosen by measurements for towers on CPUs only");
+    }
     threads += devices.device(tower).threads();
   }
   ASSIGN_OR_RETURN(const MeasuredLink link, MeasureLink(world, threads, deadline));

@@ -43,9 +43,10 @@ absl::Status AddTrainStep(TrainingProgram& program, ProgramRun& run, Made& made)
     run.replicate.bucket_bytes = bucket_bytes;
     return models::ReplicateTowers(Scope(graph), run.devices, *made.input, loss, *optimizer, run.replicate);
   };
+  ASSIGN_OR_RETURN(const std::string kind, KindOfAllTowers(run.world, run.devices, StartDeadline(run)));
   size_t bucket_bytes = run.replicate.bucket_bytes;
-  if (bucket_bytes == 0) bucket_bytes = models::DefaultBucketBytes(run.devices);
-  if (run.choose_buckets && run.world.size() > 1 && run.replicate.series == 1) {
+  if (bucket_bytes == 0) bucket_bytes = kind == "GPU" ? models::kBucketBytesOnGpus : models::kBucketBytes;
+  if (run.choose_buckets && kind == "CPU" && run.world.size() > 1 && run.replicate.series == 1) {
     ASSIGN_OR_RETURN(const BucketChoice choice,
                      ChooseBuckets(run.world, run.devices, run.session, run.way, run.order.batch_size, bucket_bytes,
                                    add_step, StartDeadline(run)));
