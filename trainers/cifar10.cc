@@ -57,12 +57,13 @@ ABSL_FLAG(double, mixup, 0,
 ABSL_FLAG(
     std::string, augment_on, "auto",
     "Who crops, flips and normalises the training images. host: the threads that make batches. device: the step, on "
-    "each tower's device, which is fed the images' bytes. auto: device for GPUs, but with --mixup; host for CPUs. "
+    "each tower's device, which is fed the images' bytes. auto: device for GPUs, except with --mixup; host for CPUs. "
     "Random numbers are the same, and results differ by rounding at most.");
 ABSL_FLAG(
     bool, data_on_device, false,
-    "Keep all training images in the memory of each device, and feed steps only their labels and numbers. Takes 154 "
-    "MB of a GPU for CIFAR-10, and as much again for the smaller batch at the end of an epoch.");
+    "Keep all training images in the memory of each device, and feed steps labels and positions only. CIFAR-10 takes "
+    "154 MB of each GPU, as much again for the smaller batch at the end of an epoch, and as much of the host's "
+    "memory.");
 ABSL_FLAG(std::string, data_dir, "",
           "Directory with CIFAR-10's binary files. Empty or 'generated': a generated set of textured shapes.");
 ABSL_FLAG(bool, confusion, true, "Print the confusion matrix of the classes at the end.");

@@ -41,9 +41,11 @@ using ImagePolicies = std::map<std::string, ImagePolicy>;
 
 // The part of a program that applies the policies.
 enum class AugmentBy : uint8_t {
-  kWorkers,          // the threads that make batches: these hold float32 images
-  kStep,             // the step, on the tower's device: batches hold the images' bytes
-  kStepFromResident  // the step, of images that the device keeps in its memory, all of them: batches hold none
+  kWorkers,  // the threads that make batches: these hold float32 images
+  kStep,     // the step, on the tower's device: batches hold the images' bytes
+  // The step, of images that the device keeps in its memory, all of them: batches hold none. The threads read whole
+  // examples all the same, for the other fields.
+  kStepFromResident
 };
 
 // The name of the field that batches have for policies that a step applies: int64 [2], the epoch and the index in the

@@ -2,7 +2,6 @@
 // functions are `constexpr` so that nvcc can compile them for the device, too. Internal.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -10,7 +9,8 @@
 
 namespace belfry::data {
 
-// An ImagePolicy for images [height, width, channels] without its statistics of channels.
+// An ImagePolicy for images [height, width, channels] of bytes, without its statistics of channels. Lengths are in
+// pixels, brightness in units of the bytes.
 struct ImageRule {
   int64_t height = 0, width = 0, channels = 0;
   int64_t out_height = 0, out_width = 0;  // of the crop
@@ -70,16 +70,6 @@ struct ByteSums {
   uint64_t values = 0, squares = 0;
 };
 
-// The map of a channel before normalisation. Brightness shifts the channel's mean along with its pixels, so contrast
-// acts as if it came first.
-constexpr ChannelAffine ContrastOf(const ImageRule& rule, const ImageDraw& draw, const ByteSums& sums) {
-  ChannelAffine affine{draw.contrast, draw.brightness};
-  if (draw.contrast == 1) return affine;
-  const double mean = static_cast<double>(sums.values) / static_cast<double>(rule.pixels());
-  affine.bias += (1 - affine.scale) * mean;
-  return affine;
-}
-
 // The mean and the divisor of all values, after contrast but without brightness, of an image that is normalised by its
 // own. sums_of(c): the ByteSums of channel c.
 template <class SumsOf>
@@ -103,10 +93,14 @@ constexpr ImageMoments MomentsOf(const ImageRule& rule, const ImageDraw& draw, c
   return moments;
 }
 
-// The whole map of a channel. `mean` and `deviation`: those of the channel, for the normalisation by channels.
+// The map of a channel. Brightness shifts its mean along with its pixels, so contrast acts as if it came first. `mean`
+// and `deviation`: those of the channel, for the normalisation by channels.
 constexpr ChannelAffine AffineOf(const ImageRule& rule, const ImageDraw& draw, const ImageMoments& moments,
                                  const ByteSums& sums, double mean, double deviation) {
-  const ChannelAffine affine = ContrastOf(rule, draw, sums);
+  ChannelAffine affine{draw.contrast, draw.brightness};
+  if (draw.contrast != 1) {
+    affine.bias += (1 - affine.scale) * static_cast<double>(sums.values) / static_cast<double>(rule.pixels());
+  }
   if (rule.per_image) {
     return {affine.scale / moments.divisor, (affine.bias - moments.mean - draw.brightness) / moments.divisor};
   }

@@ -1,6 +1,7 @@
 #include "framework/data/prefetcher.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -90,17 +91,12 @@ std::byte* RowOf(TowerBatch& tower, size_t i, int64_t at) {
 
 // The images of field `i` of all examples.
 absl::StatusOr<Tensor> ReadAll(const Dataset& dataset, size_t i) {
-  std::vector<Tensor> others;
-  std::vector<std::byte*> places;
-  for (const Field& field : dataset.fields()) {
-    others.emplace_back(field.dtype, field.shape);
-    places.push_back(static_cast<std::byte*>(others.back().raw()));
-  }
   const Field& images = dataset.fields()[i];
   ASSIGN_OR_RETURN(Tensor all, Tensor::Allocate(images.dtype, images.shape.Insert(0, dataset.size())));
-  for (int64_t at = 0; at < dataset.size(); ++at) {
-    places[i] = static_cast<std::byte*>(all.raw()) + static_cast<size_t>(at) * images.bytes();
-    RETURN_IF_ERROR(ReadInto(dataset, at, Example(places)));
+  auto* to = static_cast<std::byte*>(all.raw());
+  for (int64_t at = 0; at < dataset.size(); ++at, to += images.bytes()) {
+    ASSIGN_OR_RETURN(const std::vector<Tensor> example, ReadExample(dataset, at));
+    std::memcpy(to, example[i].raw(), images.bytes());
   }
   return all;
 }

@@ -61,7 +61,9 @@ Output Batch::ImagesOf(const Scope& scope, const data::ImagesInStep& images, siz
   if (images.resident.elements() == 0) {
     return ops::AugmentImages(made, placeholders_[field], at, images.policy, images.seed);
   }
-  return ops::GatherAndAugmentImages(made, ops::Const(scope, images.resident), at, images.policy, images.seed);
+  // ops::Const would copy the images for each tower.
+  const Output all = scope.Add("Const", {}, {{"dtype", images.resident.dtype()}, {"value", Tensor(images.resident)}});
+  return ops::GatherAndAugmentImages(made, all, at, images.policy, images.seed);
 }
 
 Output Batch::operator[](FieldName name) const {

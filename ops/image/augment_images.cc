@@ -54,8 +54,8 @@ absl::StatusOr<std::vector<Shape>> AugmentShape(const ShapeArgs& args) {
         absl::StrCat("the extents of an image must be known, unlike ", images.ToString()));
   }
   ASSIGN_OR_RETURN(const data::Augmenter augmenter, AugmenterOf(args.attrs, images));
-  const bool known = args.attrs.Bool("gathers") || images[0] == Shape::kUnknown;
-  return std::vector<Shape>{augmenter.output_shape().Insert(0, known ? positions[0] : images[0])};
+  const bool counted = args.attrs.Bool("gathers") || images[0] == Shape::kUnknown;  // by the positions
+  return std::vector<Shape>{augmenter.output_shape().Insert(0, counted ? positions[0] : images[0])};
 }
 
 // An Augmenter has scratch memory, so each part of the batch has its own; how many parts there are changes no bit.
@@ -144,6 +144,8 @@ void RegisterImageOps(OpRegistry& registry) {
                           {"deviation", Tensor()},
                           {"cutout", int64_t{0}}},
                 .shape = AugmentShape,
+                // A product and a sum for each value, and the sums of the image's bytes.
+                .flops = [](const KernelSpec& of) { return 4.0 * static_cast<double>(of.outputs[0].shape.elements()); },
                 .not_differentiable = true,
                 .kernels = {{"CPU", DType::kFloat32, &MakeAugment}}});
 }

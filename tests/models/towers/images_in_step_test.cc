@@ -3,13 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/data/in_memory.h"
 #include "framework/data/prefetcher.h"
 #include "framework/runtime/session.h"
 #include "models/towers/batch.h"
+#include "ops/array.h"
 #include "ops/builtin_ops.h"
+#include "ops/image.h"
 #include "tests/framework/io/io_testing.h"
 
 namespace belfry::models {
@@ -96,6 +100,37 @@ TEST(ImagesInStep, ExcludeMixUp) {
   const absl::Status status = data::Prefetcher::Create(*dataset, options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("they mix the images"));
+}
+
+TEST(ImagesInStep, OutsideOfTheDataAreAnError) {
+  Graph graph(BuiltinOps());
+  const Scope scope(graph);
+  const Output all = ops::Const(scope, Tensor::Zeros(DType::kUInt8, {4, 3, 3, 1}));
+  const Output at = ops::Placeholder(scope, DType::kInt64, {-1, 2});
+  const Output images = ops::GatherAndAugmentImages(scope, all, at, {}, 1);
+  const DeviceSet devices = DeviceSet::Open("cpu:1").value();
+  const auto session = Session::Create(graph, devices).value();
+  EXPECT_TRUE(session->Run({{at, Tensor::Of<int64_t>({0, 3}, {1, 2})}}, {images}).ok());
+  for (const int64_t index : {-1, 4}) {
+    const absl::Status status = session->Run({{at, Tensor::Of<int64_t>({0, 0, 0, index}, {2, 2})}}, {images}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("positions[1] has index ", index, " of 4 images")));
+  }
+}
+
+TEST(ImagesInStep, NameWhatDoesNotFit) {
+  const auto error_of = [](const Shape& images, const Shape& positions, const data::ImagePolicy& policy) {
+    Graph graph(BuiltinOps());
+    const Scope scope(graph);
+    ops::AugmentImages(scope, ops::Placeholder(scope, DType::kUInt8, images),
+                       ops::Placeholder(scope, DType::kInt64, positions), policy, 1);
+    return std::string(graph.status().message());
+  };
+  EXPECT_THAT(error_of({5, 3, 1}, {5, 2}, {}), HasSubstr("images must be [N, H, W, C], not [5,3,1]"));
+  EXPECT_THAT(error_of({5, 3, 3, 1}, {4, 2}, {}), HasSubstr("positions must be [N, 2]"));
+  EXPECT_THAT(error_of({5, -1, 3, 1}, {5, 2}, {}), HasSubstr("the extents of an image must be known"));
+  EXPECT_THAT(error_of({5, 3, 3, 1}, {5, 2}, {.crop = 4}), HasSubstr("a crop of 4x4"));
 }
 
 TEST(ImagesInStep, NeedTheirPositions) {
