@@ -33,7 +33,7 @@ TEST(TracedTower, HasThePlanOfSeveralProcesses) {
   ASSERT_TRUE(tower.ok()) << tower.status();
   const double parameters = 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10;
   ASSERT_GE(tower->steps.size(), 2u);
-  EXPECT_EQ(tower->steps[0].bucket_bytes, size_t{1} << 20);
+  EXPECT_EQ(tower->steps[0].bucket_bytes, models::kBucketBytes);
   int least = 100, most = 0;
   for (const BucketedStep& step : tower->steps) {
     EXPECT_EQ(step.model.bytes(), 4 * parameters) << step.bucket_bytes;

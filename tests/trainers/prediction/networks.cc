@@ -24,7 +24,7 @@ namespace {
 
 using Logits = std::function<Output(const Scope& scope, const models::Batch& batch)>;
 
-models::TowerFunction CrossEntropyOf(Logits logits, bool wide = false) {
+models::TowerFunction CrossEntropyOf(Logits logits, bool wide = true) {
   return [logits = std::move(logits), wide](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
     const Output made = logits(tower, batch);
     models::AddCrossEntropy(tower, wide ? ops::Cast(tower.Named("logits"), made, DType::kFloat32) : made,
