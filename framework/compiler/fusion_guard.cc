@@ -26,9 +26,13 @@ FusionGuard::FusionGuard(const Program& program)
 
 bool FusionGuard::Allows(int producer, int user) const {
   const ProgramNode& node = nodes_[producer];
-  const auto uses = uses_.find({producer, 0});
-  return uses != uses_.end() && uses->second == 1 && awaited_[producer] == 0 && node.device == nodes_[user].device &&
+  return Readers({producer, 0}) == 1 && awaited_[producer] == 0 && node.device == nodes_[user].device &&
          node.control_inputs.empty() && nodes_[user].control_inputs.empty() && late_[user] == 0;
+}
+
+int FusionGuard::Readers(Value value) const {
+  const auto uses = uses_.find(value);
+  return uses == uses_.end() ? 0 : uses->second;
 }
 
 bool FusionGuard::AllowsSooner(int node) const { return nodes_[node].control_inputs.empty() && late_[node] == 0; }

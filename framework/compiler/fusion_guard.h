@@ -18,6 +18,8 @@ class FusionGuard {
   // later, when `user` runs, changes nothing: neither has control inputs, and `user` comes neither after a write of a
   // variable that `producer` might read nor after a collective, on which other devices wait.
   bool Allows(int producer, int user) const;
+  // The number of inputs and fetches that are this value.
+  int Readers(Value value) const;
   // True if computing `node` sooner, once its inputs are known, changes nothing: it has no control inputs, and it comes
   // after no write of a variable and no collective.
   bool AllowsSooner(int node) const;

@@ -1,6 +1,8 @@
 #include "framework/compiler/rewrite.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
@@ -23,6 +25,22 @@ const OpDef* FusedOp(const RewriteContext& context, absl::string_view name, cons
   const bool own = IsReplaced(context, node) ||
                    absl::c_any_of(more, [&](const ProgramNode* other) { return IsReplaced(context, *other); });
   return own && !op->HasReplacement(type, dtype) ? nullptr : op;
+}
+
+bool ComesFrom(const Program& program, int to, int from, const HashMap<int, int>& became) {
+  std::vector<int> open = {to};
+  std::vector<char> seen(program.nodes.size(), 0);
+  while (!open.empty()) {
+    const int i = open.back();
+    open.pop_back();
+    if (i == from) return true;
+    if (std::exchange(seen[i], 1) != 0) continue;
+    if (const auto part_of = became.find(i); part_of != became.end()) open.push_back(part_of->second);
+    const ProgramNode& node = program.nodes[i];
+    for (const Value& input : node.inputs) open.push_back(input.node);
+    open.insert(open.end(), node.control_inputs.begin(), node.control_inputs.end());
+  }
+  return false;
 }
 
 void Redirect(Program& program, const HashMap<Value, Value>& values, const HashMap<int, int>& nodes) {

@@ -29,6 +29,9 @@ bool IsReplaced(const RewriteContext& context, const ProgramNode& node);
 const OpDef* FusedOp(const RewriteContext& context, absl::string_view name, const ProgramNode& node,
                      std::initializer_list<const ProgramNode*> more = {});
 
+// True if node `to` is computed from node `from`, or waits for it. `became`: nodes that became part of others, by node.
+bool ComesFrom(const Program& program, int to, int from, const HashMap<int, int>& became = {});
+
 // Makes all readers of a key of `values`, fetches too, read its value, and all that wait for a key of `nodes`, targets
 // too, wait for its value.
 void Redirect(Program& program, const HashMap<Value, Value>& values, const HashMap<int, int>& nodes = {});

@@ -136,7 +136,7 @@ class BiasActivationFuser {
       if (program_.nodes[i].op->name != "BiasAddGrad") continue;
       const auto filter = filter_of.find(program_.nodes[i].inputs[0]);
       // A filter gradient that waits for a user of the bias gradient would then wait for itself.
-      if (filter == filter_of.end() || ComesFrom(filter->second, i, replaced)) continue;
+      if (filter == filter_of.end() || ComesFrom(program_, filter->second, i, replaced)) continue;
       // Nor must the bias gradient wait for a write of a variable or for a collective for which only the filter's does.
       if (guard.AllowsSooner(i) && !guard.AllowsSooner(filter->second)) continue;
       if (!AddBiasGradient(filter->second, program_.nodes[i])) continue;
@@ -144,22 +144,6 @@ class BiasActivationFuser {
       gradients[{i, 0}] = {filter->second, 1};
     }
     Redirect(program_, gradients, replaced);
-  }
-
-  // True if node `to` is computed from node `from`. Those of `replaced` come from what has replaced them.
-  bool ComesFrom(int to, int from, const HashMap<int, int>& replaced) const {
-    std::vector<int> open = {to};
-    std::vector<char> seen(program_.nodes.size(), 0);
-    while (!open.empty()) {
-      const int i = open.back();
-      open.pop_back();
-      if (i == from) return true;
-      if (std::exchange(seen[i], 1) != 0) continue;
-      if (const auto at = replaced.find(i); at != replaced.end()) open.push_back(at->second);
-      for (const Value& input : program_.nodes[i].inputs) open.push_back(input.node);
-      open.insert(open.end(), program_.nodes[i].control_inputs.begin(), program_.nodes[i].control_inputs.end());
-    }
-    return false;
   }
 
   bool AddBiasGradient(int index, const ProgramNode& bias) {

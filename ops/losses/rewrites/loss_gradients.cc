@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/memory/hash_table.h"
 #include "framework/base/tensor.h"
+#include "framework/compiler/fusion_guard.h"
 #include "framework/compiler/rewrite.h"
 #include "ops/losses/losses_ops.h"
 
@@ -20,14 +21,7 @@ struct Edge {
 class LossGradientFuser {
  public:
   LossGradientFuser(Program& program, const RewriteContext& context)
-      : program_(program), nodes_(program.nodes), context_(context) {
-    for (const ProgramNode& node : nodes_) {
-      for (const Value& input : node.inputs) ++uses_[input];
-    }
-    for (const Value& fetch : program_.fetches) ++uses_[fetch];
-    for (const int target : program_.targets) awaited_.insert(target);
-    for (const ProgramNode& node : nodes_) awaited_.insert(node.control_inputs.begin(), node.control_inputs.end());
-  }
+      : program_(program), nodes_(program.nodes), context_(context), guard_(program) {}
 
   void Run() {
     const int count = static_cast<int>(nodes_.size());
@@ -35,7 +29,7 @@ class LossGradientFuser {
       const std::string& op = nodes_[i].op->name;
       if (op == "CrossEntropyGrad" || op == "SparseCrossEntropyGrad") Fuse(i);
     }
-    Redirect(program_, moved_);
+    Redirect(program_, moved_, became_);
   }
 
  private:
@@ -44,9 +38,9 @@ class LossGradientFuser {
     const ProgramNode& gradient = nodes_[i];
     const Value dloss = gradient.inputs[0], backprop = gradient.inputs[1];
     const int loss = backprop.node;
-    if (nodes_[loss].op->name != "SparseSoftmaxCrossEntropyWithLogits" || uses_[backprop] != 1) return;
+    if (nodes_[loss].op->name != "SparseSoftmaxCrossEntropyWithLogits" || guard_.Readers(backprop) != 1) return;
     if (gradient.inputs.size() > 2 && gradient.inputs[2] != nodes_[loss].inputs[1]) return;
-    if (gradient.device != nodes_[loss].device || awaited_.contains(i)) return;
+    if (gradient.device != nodes_[loss].device) return;
     if (!gradient.control_inputs.empty() || !nodes_[loss].control_inputs.empty()) return;
     if (context_.devices.device(gradient.device).type() != "GPU") return;
     const OpDef* const op = FusedOp(context_, "SparseCrossEntropyWithGradient", nodes_[loss], {&gradient});
@@ -56,6 +50,7 @@ class LossGradientFuser {
     nodes_[loss].op = op;
     nodes_[loss].inputs.push_back(dloss);
     moved_[{i, 0}] = {loss, 1};
+    became_[i] = loss;
     for (const Edge& edge : *shapes) nodes_[edge.node].inputs[edge.input] = AnyOfShape(edge);
   }
 
@@ -102,9 +97,9 @@ class LossGradientFuser {
   Program& program_;
   std::vector<ProgramNode>& nodes_;
   const RewriteContext& context_;
-  HashMap<Value, int> uses_;
-  HashSet<int> awaited_;  // nodes that a control input or a target names
+  const FusionGuard guard_;
   HashMap<Value, Value> moved_;
+  HashMap<int, int> became_;
 };
 
 }  // namespace

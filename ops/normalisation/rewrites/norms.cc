@@ -23,27 +23,10 @@ class NormFuser {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (nodes_[i].op->name == "BatchNormGrad" && !FuseGradient(static_cast<int>(i))) FuseMask(static_cast<int>(i));
     }
-    Redirect();
+    Redirect(program_, moved_, became_);
   }
 
  private:
-  // True if `value` is computed from outputs of node `from`. Edges into nodes fused so far lead on from what they
-  // became.
-  bool ComesFrom(Value value, int from) const {
-    std::vector<int> open = {value.node};
-    std::vector<char> seen(nodes_.size(), 0);
-    while (!open.empty()) {
-      const int i = open.back();
-      open.pop_back();
-      if (i == from) return true;
-      if (std::exchange(seen[i], 1) != 0) continue;
-      if (const auto fused = fused_.find(i); fused != fused_.end()) open.push_back(fused->second);
-      for (const Value& input : nodes_[i].inputs) open.push_back(input.node);
-      open.insert(open.end(), nodes_[i].control_inputs.begin(), nodes_[i].control_inputs.end());
-    }
-    return false;
-  }
-
   // Relu(BatchNorm(x, ...)), or Relu(BatchNorm(x, ...) + addend) with the norm on either side of the sum.
   void FuseRelu(int i) {
     const Value below = nodes_[i].inputs[0];
@@ -57,7 +40,8 @@ class NormFuser {
     if (sum.op->name != "Add" || !guard_.Allows(below.node, i)) return;
     for (int side : {0, 1}) {
       const Value norm = sum.inputs[side], addend = sum.inputs[1 - side];
-      if (!IsNorm(norm) || !guard_.Allows(norm.node, below.node) || ComesFrom(addend, norm.node)) continue;
+      if (!IsNorm(norm) || !guard_.Allows(norm.node, below.node) || ComesFrom(program_, addend.node, norm.node, fused_))
+        continue;
       if (program_.spec(addend).shape != program_.spec(norm).shape) continue;
       const OpDef* op = FusedOp(context_, "BatchNormAddRelu", nodes_[norm.node], {&sum, &nodes_[i]});
       if (op != nullptr) return Become(i, norm.node, op, {addend});
@@ -75,6 +59,7 @@ class NormFuser {
     node.inputs.insert(node.inputs.end(), more.begin(), more.end());
     node.outputs = from.outputs;
     fused_[norm] = i;
+    for (int output = 0; output < static_cast<int>(from.outputs.size()); ++output) moved_[{norm, output}] = {i, output};
   }
 
   // BatchNormGrad of what ReluGrad gives. The fused kernel computes the ReLU's input again from x, so everything that
@@ -160,23 +145,6 @@ class NormFuser {
     for (int output = 0; output < 3; ++output) moved_[{i, output}] = {mask, output};
     moved_[{mask, 0}] = {mask, 3};
     became_[i] = mask;
-  }
-
-  // Mean and variance are outputs of the fused node.
-  void Redirect() {
-    const auto move = [&](Value& value) {
-      if (const auto moved = moved_.find(value); moved != moved_.end()) value = moved->second;
-      if (const auto fused = fused_.find(value.node); fused != fused_.end()) value.node = fused->second;
-    };
-    const auto wait = [&](int& node) {
-      if (const auto became = became_.find(node); became != became_.end()) node = became->second;
-    };
-    for (ProgramNode& node : nodes_) {
-      absl::c_for_each(node.inputs, move);
-      absl::c_for_each(node.control_inputs, wait);
-    }
-    absl::c_for_each(program_.targets, wait);
-    absl::c_for_each(program_.fetches, move);
   }
 
   Program& program_;

@@ -49,7 +49,8 @@ class ResidualNormFuser {
     const OpDef* const op = FusedOp(context_, "Add" + norm.op->name, norm, {&sum});
     if (op == nullptr) return;
     for (size_t k = 1; k < norm.inputs.size(); ++k) {
-      if (!guard.AllowsSooner(norm.inputs[k].node) || DependsOn(norm.inputs[k], before)) return;
+      if (!guard.AllowsSooner(norm.inputs[k].node) || ComesFrom(program_, norm.inputs[k].node, before, replaced_))
+        return;
     }
     sum.inputs.insert(sum.inputs.end(), norm.inputs.begin() + 1, norm.inputs.end());
     sum.op = op;
@@ -68,7 +69,9 @@ class ResidualNormFuser {
       ProgramNode& gradient = nodes_[dx.node];
       const std::string& name = gradient.op->name;
       if (dx.index != 0 || (name != "LayerNormGrad" && name != "RmsNormGrad")) continue;
-      if (gradient.device != sum.device || ReadersOf(dx) != 1 || DependsOn(addend, dx.node)) continue;
+      if (gradient.device != sum.device || guard.Readers(dx) != 1 ||
+          ComesFrom(program_, addend.node, dx.node, replaced_))
+        continue;
       // The gradient must not wait for a write of what it reads, or for a collective, because of what is added.
       if (guard.AllowsSooner(dx.node) && !guard.AllowsSooner(addend.node)) continue;
       const std::string fused = name.substr(0, name.size() - 4) + "AddGrad";
@@ -84,32 +87,6 @@ class ResidualNormFuser {
 
   bool SameShapes(const ProgramNode& sum) const {
     return program_.spec(sum.inputs[0]).shape == program_.spec(sum.inputs[1]).shape;
-  }
-
-  int ReadersOf(Value value) const {
-    int readers = 0;
-    for (const ProgramNode& node : nodes_) {
-      for (const Value& input : node.inputs) readers += input == value ? 1 : 0;
-    }
-    for (const Value& fetch : program_.fetches) readers += fetch == value ? 1 : 0;
-    return readers;
-  }
-
-  // True if `value` is computed from outputs of node `from`, or has to wait for it. Nodes fused so far gave way to what
-  // they became.
-  bool DependsOn(Value value, int from) const {
-    std::vector<int> open = {value.node};
-    HashSet<int> seen;
-    while (!open.empty()) {
-      int i = open.back();
-      open.pop_back();
-      if (const auto fused = replaced_.find(i); fused != replaced_.end()) i = fused->second;
-      if (i == from) return true;
-      if (!seen.insert(i).second) continue;
-      for (const Value& input : nodes_[i].inputs) open.push_back(input.node);
-      open.insert(open.end(), nodes_[i].control_inputs.begin(), nodes_[i].control_inputs.end());
-    }
-    return false;
   }
 
   Program& program_;

@@ -4,13 +4,11 @@
 #include "framework/base/memory/hash_table.h"
 #include "framework/compiler/fusion_guard.h"
 #include "framework/compiler/rewrite.h"
+#include "ops/cublas/matmul.h"
 #include "ops/product/product_ops.h"
 
 namespace belfry::ops {
 namespace {
-
-// Libraries take the GELU's argument in rows of this many elements or a multiple.
-constexpr int64_t kUnit = 8;
 
 class ProductGeluFuser {
  public:
@@ -36,7 +34,7 @@ class ProductGeluFuser {
     ProgramNode& product = nodes_[x.node];
     if (product.op->name != "FusedMatMul" || product.attrs.String("activation") != "none") return;
     if (product.device != gelu.device || !gelu.control_inputs.empty()) return;
-    if (product.outputs[0].shape[1] % kUnit != 0) return;
+    if (product.outputs[0].shape[1] % kUnitOfGelu != 0) return;
     const OpDef* const op = FusedOp(context_, "MatMulBiasGelu", product, {&gelu});
     if (op == nullptr) return;
     Become(product, op, product.attrs);
@@ -50,7 +48,7 @@ class ProductGeluFuser {
     const Value dy = gradient.inputs[0];
     const ProgramNode& product = nodes_[dy.node];
     if (product.op->name != "MatMul" || product.outputs[0].shape.rank() != 2) return;
-    if (product.outputs[0].shape[1] % kUnit != 0 || !guard_.Allows(dy.node, i)) return;
+    if (product.outputs[0].shape[1] % kUnitOfGelu != 0 || !guard_.Allows(dy.node, i)) return;
     const OpDef* const op = FusedOp(context_, "MatMulGeluGrad", product, {&gradient});
     if (op == nullptr) return;
     gradient.inputs = {product.inputs[0], product.inputs[1], gradient.inputs[1]};
