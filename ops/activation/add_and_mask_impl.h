@@ -1,4 +1,4 @@
-// The gradient of a ReLU over a sum of two, on CPUs. Internal.
+// Sums of two, masked as by the gradient of a ReLU, on CPUs. Internal.
 #pragma once
 
 #include <algorithm>

@@ -18,7 +18,6 @@ namespace {
 
 constexpr size_t kMaxWorkspace = size_t{32} << 20;
 constexpr int kCandidates = 8;
-constexpr int64_t kUnitOfX = 8;  // CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD is a multiple of it
 
 absl::Status Check(cublasStatus_t status, absl::string_view what) {
   if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
@@ -136,7 +135,8 @@ class Product {
       RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned));
     }
     if (!UsesX(p.end)) return absl::OkStatus();
-    if (p.n % kUnitOfX != 0) return absl::UnimplementedError(absl::StrCat("cuBLASLt: ", p.n, " columns with a GELU"));
+    if (p.n % kUnitOfGelu != 0)
+      return absl::UnimplementedError(absl::StrCat("cuBLASLt: ", p.n, " columns with a GELU"));
     RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n));
     return Describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
   }

@@ -12,6 +12,9 @@
 
 namespace belfry::ops {
 
+// The GELU's argument has rows of this many elements or a multiple (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD).
+inline constexpr int64_t kUnitOfGelu = 8;
+
 // The end of a product: its formula for y, apart from the product itself. The GELU is the form with tanh
 // (CUBLASLT_EPILOGUE_GELU).
 enum class GpuMatMulEnd {

@@ -16,20 +16,37 @@
 
 namespace belfry::ops {
 
-// Each thread computes a pack of results.
-template <class T, class Out, class F>
-absl::Status GpuMap(Stream& stream, int64_t n, const gpu::Stored<T>* x, gpu::Stored<Out>* y, F f) {
+// f of lane j of one pack, or of two.
+template <class Pack, int operands, class F>
+BELFRY_GPU auto OfLane(const Pack (&in)[operands], int j, const F& f) {
+  if constexpr (operands == 1) {
+    return f(gpu::Widen(in[0].at[j]));
+  } else {
+    return f(gpu::Widen(in[0].at[j]), gpu::Widen(in[1].at[j]));
+  }
+}
+
+// Each thread computes a pack of results from packs of one operand, `a`, or of two of the same shape.
+template <class T, class Out, int operands, class F>
+absl::Status GpuMapPacks(Stream& stream, int64_t n, const gpu::Stored<T>* a, const gpu::Stored<T>* b,
+                         gpu::Stored<Out>* y, F f) {
   constexpr int kLanes = kWideLanes<T>;
-  const bool aligned = AreAligned({x, y});
+  const bool aligned = AreAligned({a, b, y});
   return gpu::ForEach(stream, (n + kLanes - 1) / kLanes, [=] BELFRY_GPU(int64_t i) {
     const int64_t first = i * kLanes;
     const int lanes = n - first < kLanes ? static_cast<int>(n - first) : kLanes;
-    const PackOf<T, kLanes> in = LoadLanes<T, kLanes>(x + first, lanes, aligned);
+    PackOf<T, kLanes> in[operands];
+    for (int k = 0; k < operands; ++k) in[k] = LoadLanes<T, kLanes>((k == 0 ? a : b) + first, lanes, aligned);
     PackOf<Out, kLanes> out;
     BELFRY_UNROLL
-    for (int j = 0; j < kLanes; ++j) out.at[j] = gpu::Narrow<Out>(f(gpu::Widen(in.at[j])));
+    for (int j = 0; j < kLanes; ++j) out.at[j] = gpu::Narrow<Out>(OfLane(in, j, f));
     StoreLanes<Out, kLanes>(y + first, out, lanes, aligned);
   });
+}
+
+template <class T, class Out, class F>
+absl::Status GpuMap(Stream& stream, int64_t n, const gpu::Stored<T>* x, gpu::Stored<Out>* y, F f) {
+  return GpuMapPacks<T, Out, 1>(stream, n, x, nullptr, y, f);
 }
 
 // Output 0 = f(input 0), element by element. f operates on gpu::Compute<T>.
@@ -73,30 +90,10 @@ struct GpuBroadcast {
   }
 };
 
-// Operands of the same shape, a pack of results for each thread.
-template <class T, class Out, class F>
-absl::Status GpuZipPacks(Stream& stream, int64_t n, const gpu::Stored<T>* a, const gpu::Stored<T>* b,
-                         gpu::Stored<Out>* y, F f) {
-  constexpr int kLanes = kWideLanes<T>;
-  const bool aligned = AreAligned({a, b, y});
-  return gpu::ForEach(stream, (n + kLanes - 1) / kLanes, [=] BELFRY_GPU(int64_t i) {
-    const int64_t first = i * kLanes;
-    const int lanes = n - first < kLanes ? static_cast<int>(n - first) : kLanes;
-    const PackOf<T, kLanes> left = LoadLanes<T, kLanes>(a + first, lanes, aligned),
-                            right = LoadLanes<T, kLanes>(b + first, lanes, aligned);
-    PackOf<Out, kLanes> out;
-    BELFRY_UNROLL
-    for (int j = 0; j < kLanes; ++j) {
-      out.at[j] = gpu::Narrow<Out>(f(gpu::Widen(left.at[j]), gpu::Widen(right.at[j])));
-    }
-    StoreLanes<Out, kLanes>(y + first, out, lanes, aligned);
-  });
-}
-
 template <class T, class Out, class F>
 absl::Status GpuZip(Stream& stream, int64_t n, const GpuBroadcast& plan, const gpu::Stored<T>* a,
                     const gpu::Stored<T>* b, gpu::Stored<Out>* y, F f) {
-  if (plan.loops == 0 && plan.stride_a == 1 && plan.stride_b == 1) return GpuZipPacks<T, Out>(stream, n, a, b, y, f);
+  if (plan.loops == 0 && plan.stride_a == 1 && plan.stride_b == 1) return GpuMapPacks<T, Out, 2>(stream, n, a, b, y, f);
   if (plan.loops == 0) {
     const int64_t step_a = plan.stride_a, step_b = plan.stride_b;
     return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {

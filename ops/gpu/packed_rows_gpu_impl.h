@@ -72,7 +72,7 @@ int PacksToKeep(int64_t n) {
 // that is 0.
 template <class T, class Run, class Otherwise>
 absl::Status WithPacks(int needed, const Run& run, const Otherwise& otherwise) {
-  if constexpr (kWideLanes < T >> 1) {
+  if constexpr (1 < kWideLanes<T>) {
     constexpr int kFew = 8 / kWideLanes<T>, kMost = 32 / kWideLanes<T>;
     if (needed > kFew) return run(std::integral_constant<int, kMost>());
     if (needed > 0) return run(std::integral_constant<int, kFew>());

@@ -68,7 +68,7 @@ inline bool AreAligned(std::initializer_list<const void*> addresses) {
 // Calls run(std::integral_constant<int, lanes>()) with the elements that a thread takes together: a pack's, or one.
 template <class T, class Run>
 absl::Status WithLanes(bool packs, const Run& run) {
-  if constexpr (kWideLanes < T >> 1) {
+  if constexpr (1 < kWideLanes<T>) {
     if (packs) return run(std::integral_constant<int, kWideLanes<T>>());
   }
   return run(std::integral_constant<int, 1>());

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "framework/base/parallel.h"
 #include "framework/base/status.h"
+#include "ops/activation/add_and_mask_impl.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/row_pieces_impl.h"
 #include "ops/normalisation/normalisation_ops.h"
@@ -13,14 +13,6 @@
 namespace belfry::ops {
 namespace {
 
-template <class T>
-void AddUp(int64_t elements, const T* a, const T* b, T* sum) {
-  using C = Compute<T>;
-  ParallelFor(elements, 1, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) sum[i] = static_cast<T>(static_cast<C>(a[i]) + static_cast<C>(b[i]));
-  });
-}
-
 // Inputs x, addend and the others of the norm; outputs x + addend and its norm.
 template <class T>
 absl::StatusOr<Kernel> AddThenNorm(const KernelSpec& spec, const KernelFactory& make) {
@@ -28,7 +20,7 @@ absl::StatusOr<Kernel> AddThenNorm(const KernelSpec& spec, const KernelFactory& 
   ASSIGN_OR_RETURN(Kernel norm,
                    make({spec.name, spec.attrs, spec.inputs.subspan(1), spec.outputs.subspan(1, 1), spec.device}));
   norm.run = [elements, run = std::move(norm.run), count = spec.inputs.size()](const KernelContext& at) {
-    AddUp(elements, at.input<T>(0), at.input<T>(1), at.output<T>(0));
+    AddAndMask<T>(elements, at.input<T>(0), at.input<T>(1), nullptr, at.output<T>(0));
     const void* inputs[3] = {at.outputs[0]};
     std::copy(at.inputs + 2, at.inputs + count, inputs + 1);
     KernelContext then = at;
@@ -47,7 +39,7 @@ absl::StatusOr<Kernel> GradThenAdd(const KernelSpec& spec, const KernelFactory& 
                    make({spec.name, spec.attrs, spec.inputs.subspan(0, 3), spec.outputs, spec.device}));
   gradient.run = [elements, run = std::move(gradient.run)](const KernelContext& at) {
     RETURN_IF_ERROR(run(at));
-    AddUp(elements, at.output<T>(0), at.input<T>(3), at.output<T>(0));
+    AddAndMask<T>(elements, at.output<T>(0), at.input<T>(3), nullptr, at.output<T>(0));
     return absl::OkStatus();
   };
   gradient.in_place = false;

@@ -128,7 +128,11 @@ OpCase GradientThenAdd(const std::string& name, bool centred) {
           .reference = reference,
           .more_shapes = {{{4, 3}, {3}, {4, 3}, {4, 3}},
                           {{0, 3}, {3}, {0, 3}, {0, 3}},
-                          {{90, 601}, {601}, {90, 601}, {90, 601}}},
+                          {{90, 601}, {601}, {90, 601}, {90, 601}},
+                          {{40, 64}, {64}, {40, 64}, {40, 64}},
+                          {{5, 808}, {808}, {5, 808}, {5, 808}},
+                          {{3, 8192}, {8192}, {3, 8192}, {3, 8192}},
+                          {{2, 8200}, {8200}, {2, 8200}, {2, 8200}}},
           .tolerance = 32,
           .gradient = false,
           .thread_dependent = true};
@@ -166,9 +170,9 @@ OpCase GroupNormCase(const std::string& name, const Shape& x, int64_t groups, st
 }  // namespace
 
 std::vector<OpCase> NormCases() {
-  OpCase matrix = GroupNormCase("GroupNormOfMatrix", {5, 4}, 1, {{{1, 1}, {1}, {1}}});
-  // One element has the gradient 0, times 1 / sqrt(epsilon) = 316 of a rounding error of 6e-8 of dy scale.
-  matrix.tolerance = 40;
+  // The gradient of one element is 0, but for a rounding error of 6e-8 of dy scale times 1 / sqrt(epsilon) = 316.
+  OpCase one = GroupNormCase("GroupNormOfOneElement", {1, 1}, 1, {});
+  one.tolerance = 40;
   return {
       LayerNormCase(),
       RmsNormCase(),
@@ -183,7 +187,8 @@ std::vector<OpCase> NormCases() {
                      {{2, 2, 2, 1203}, {1203}, {1203}},
                      {{2, 5, 3, 24}, {24}, {24}}}),
       GroupNormCase("GroupNormOfPacks", {2, 3, 16}, 2, {{{3, 70, 64}, {64}, {64}}, {{1, 9, 48}, {48}, {48}}}),
-      matrix,
+      GroupNormCase("GroupNormOfMatrix", {5, 4}, 1, {{{3, 6}, {6}, {6}}}),
+      one,
   };
 }
 
