@@ -2,38 +2,19 @@
 #include <string>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/training.h"
-#include "tests/framework/runtime/gpu_fusion_fixture.h"
+#include "tests/framework/runtime/gpu_rewrites_fixture.h"
 
 namespace belfry {
 namespace {
 
-class GpuRewrites : public GpuFusion {
+class GpuProducts : public GpuRewrites {
  protected:
-  Output Floats(const Shape& shape) { return Feed(DType::kFloat32, shape, /*special=*/false); }
-  Output Halves(const Shape& shape) { return Feed(DType::kFloat16, shape, /*special=*/false); }
-
-  // Checks that fused and unfused results agree to `tolerance`, and returns the ops of the fused plan.
-  std::vector<std::string> CompareTo(double tolerance, const std::vector<Output>& fetches,
-                                     const std::vector<const Node*>& targets = {}) {
-    std::vector<std::string> fused, apart;
-    const std::vector<Tensor> actual = Run(fetches, targets, true, &fused);
-    const std::vector<Tensor> expected = Run(fetches, targets, false, &apart);
-    EXPECT_EQ(actual.size(), expected.size());
-    for (size_t i = 0; i < std::min(actual.size(), expected.size()); ++i) {
-      EXPECT_THAT(actual[i].ToDoubles(), testing::Pointwise(testing::DoubleNear(tolerance), expected[i].ToDoubles()))
-          << "result " << i;
-    }
-    return fused;
-  }
-  static int64_t Count(const std::vector<std::string>& ops, const std::string& op) { return absl::c_count(ops, op); }
-
   Output Dense(Output x, int64_t width) {
     const Output w = Floats({x.shape()[1], width}), b = Floats({width});
     weights_.insert(weights_.end(), {w, b});
@@ -53,7 +34,7 @@ class GpuRewrites : public GpuFusion {
   std::vector<Output> weights_;
 };
 
-TEST_F(GpuRewrites, GeluIsPartOfItsProducts) {
+TEST_F(GpuProducts, GeluIsPartOfItsProducts) {
   const std::vector<std::string> ops = CompareTo(1e-4, Perceptron(16, /*approximate=*/true));
   EXPECT_EQ(Count(ops, "MatMulBiasGelu"), 1);
   EXPECT_EQ(Count(ops, "MatMulGeluGrad"), 1);
@@ -61,21 +42,21 @@ TEST_F(GpuRewrites, GeluIsPartOfItsProducts) {
 }
 
 // The library computes one form of the GELU, and takes its argument in certain widths.
-TEST_F(GpuRewrites, OtherGelusAreKernelsOfTheirOwn) {
+TEST_F(GpuProducts, OtherGelusAreKernelsOfTheirOwn) {
   for (const auto& [hidden, approximate] : {std::pair(16, false), std::pair(15, true)}) {
     const std::vector<std::string> ops = CompareTo(1e-4, Perceptron(hidden, approximate));
     EXPECT_EQ(Count(ops, "MatMulBiasGelu") + Count(ops, "MatMulGeluGrad"), 0) << hidden;
   }
 }
 
-TEST_F(GpuRewrites, GelusWithoutAReaderOfTheirArgument) {
+TEST_F(GpuProducts, GelusWithoutAReaderOfTheirArgument) {
   const Output y = ops::Gelu(scope_, Dense(Floats({7, 5}), 16), /*approximate=*/true);
   const std::vector<std::string> ops = CompareTo(1e-4, {y});
   EXPECT_EQ(Count(ops, "FusedMatMul"), 1);
   EXPECT_EQ(Count(ops, "MatMulBiasGelu"), 0);
 }
 
-TEST_F(GpuRewrites, ProductsOfGradientsSumBiasGradients) {
+TEST_F(GpuProducts, ProductsOfGradientsSumBiasGradients) {
   const std::vector<std::string> ops = CompareTo(1e-4, Perceptron(15, /*approximate=*/false));
   EXPECT_EQ(Count(ops, "MatMulBiasGrad"), 2);
   EXPECT_EQ(Count(ops, "BiasAddGrad"), 0);
