@@ -26,14 +26,21 @@ std::string AutotuneCache::DefaultPath() {
   return folder.empty() ? "" : (std::filesystem::path(folder) / "autotune.txt").string();
 }
 
-// Reads the whole file once. Lines are only ever appended, so where a key occurs twice the later line is the newer
-// choice, and wins. The fragment of a line that a crash leaves is skipped as malformed or, if only its key is cut,
-// never looked up; either way it costs one repeated measurement.
 AutotuneCache::AutotuneCache(std::string path) : path_(std::move(path)) {
-  if (path_.empty()) return;
+  const MutexLock lock(mutex_);
+  Read();
+}
+
+// Lines are only ever appended, so where a key occurs twice the later line is the newer choice, and wins. The fragment
+// of a line that a crash leaves is skipped as malformed or, if only its key is cut, never looked up; either way it
+// costs one repeated measurement.
+void AutotuneCache::Read() {
+  std::error_code error;
+  const uint64_t size = path_.empty() ? 0 : std::filesystem::file_size(path_, error);
+  if (error || size == size_) return;
   const absl::StatusOr<std::string> text = io::ReadFile(path_, kMaxBytes);
   if (!text.ok()) return;
-  const MutexLock lock(mutex_);
+  size_ = text->size();
   // Add() completes a last line without a newline first, so that a fragment does not swallow the next entry.
   ends_cut_ = !text->empty() && text->back() != '\n';
   for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
@@ -50,10 +57,17 @@ AutotuneCache::AutotuneCache(std::string path) : path_(std::move(path)) {
 
 // A choice is an index into a list of candidates. If the length of the list has changed, for example with the library's
 // version, the index means nothing.
-int AutotuneCache::Find(absl::string_view key, int count) const {
-  const MutexLock lock(mutex_);
-  const auto found = choices_.find(std::string(key));
+int AutotuneCache::Lookup(absl::string_view key, int count) const {
+  const auto found = choices_.find(key);
   return found == choices_.end() || found->second.count != count ? -1 : found->second.index;
+}
+
+int AutotuneCache::Find(absl::string_view key, int count) {
+  const MutexLock lock(mutex_);
+  const int known = Lookup(key, count);
+  if (known >= 0) return known;
+  Read();
+  return Lookup(key, count);
 }
 
 void AutotuneCache::Add(absl::string_view key, int count, int index) {

@@ -27,7 +27,8 @@ inline void* AlignForLibraries(void* workspace) {
 }
 
 // Earlier choices by key, kept in a text file with one line "index<TAB>count<TAB>key" each. Malformed lines, such as a
-// crash may leave, are ignored. Several processes may share a file: new choices are appended. Thread-safe.
+// crash may leave, are ignored. All devices and processes of a machine share the file: new choices are appended, and
+// what others have chosen since is read before a choice is said to be unknown. Thread-safe.
 class AutotuneCache {
  public:
   // With an empty path nothing is kept on disk. Failures to read or write are not errors; they only cost another
@@ -37,16 +38,21 @@ class AutotuneCache {
   static std::string DefaultPath();
 
   // -1 if there is no choice, or if it was made among another number of candidates.
-  int Find(absl::string_view key, int count) const;
+  int Find(absl::string_view key, int count);
   void Add(absl::string_view key, int count, int index);
 
  private:
   struct Choice {
     int index = 0, count = 0;
   };
+  // Reads the file if its size has changed.
+  void Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int Lookup(absl::string_view key, int count) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const std::string path_;
-  mutable Mutex mutex_;
+  Mutex mutex_;
   std::map<std::string, Choice, std::less<>> choices_ ABSL_GUARDED_BY(mutex_);
+  uint64_t size_ ABSL_GUARDED_BY(mutex_) = 0;      // of the file when it was read
   bool ends_cut_ ABSL_GUARDED_BY(mutex_) = false;  // the file's last line lacks its newline
 };
 

@@ -68,7 +68,7 @@ std::string KeyFor(const Device& device, absl::string_view key) { return absl::S
 
 absl::StatusOr<int> KnownFastest(Device& device, absl::string_view key, int count) {
   if (count == 1) return 0;
-  ASSIGN_OR_RETURN(const AutotuneCache* const cache, CacheOf(device));
+  ASSIGN_OR_RETURN(AutotuneCache* const cache, CacheOf(device));
   return cache->Find(KeyFor(device, key), count);
 }
 

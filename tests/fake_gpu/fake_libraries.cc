@@ -253,7 +253,7 @@ absl::StatusOr<LibraryCore> MakeLibraryGpuPool(const GpuPool& p, Device&) {
 
 // Choices stay in memory, and the last candidate that works counts as the fastest.
 absl::StatusOr<int> KnownFastest(Device& device, absl::string_view key, int count) {
-  ASSIGN_OR_RETURN(const AutotuneCache* const cache, CacheOf(device));
+  ASSIGN_OR_RETURN(AutotuneCache* const cache, CacheOf(device));
   return cache->Find(key, count);
 }
 absl::Status RememberFastest(Device& device, absl::string_view key, int count, int index) {

@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     BELFRY_CHECK(-1 <= found && found < count);
   }
   cache.Add("a key", count, index);
-  const ops::AutotuneCache later(folder / "autotune.txt");
+  ops::AutotuneCache later(folder / "autotune.txt");
   BELFRY_CHECK(cache.Find("a key", count) == index && later.Find("a key", count) == index);
   return 0;
 }

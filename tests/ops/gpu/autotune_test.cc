@@ -49,15 +49,26 @@ TEST_F(AutotuneCacheTest, KeepsThemOnDisk) {
   first.Add("conv x1x2 \tf3", 8, 7);
   second.Add("matmul", 2, 1);
   first.Add("matmul", 2, 0);
-  const AutotuneCache later(Path());
+  AutotuneCache later(Path());
   EXPECT_EQ(later.Find("conv x1x2 \tf3", 8), 7);
   EXPECT_EQ(later.Find("matmul", 2), 0);  // the last line counts
+}
+
+TEST_F(AutotuneCacheTest, FindsWhatOthersAddLater) {
+  AutotuneCache first(Path()), second(Path());
+  first.Add("conv", 8, 7);
+  EXPECT_EQ(second.Find("conv", 8), 7);
+  second.Add("matmul", 2, 1);
+  first.Add("pool", 3, 0);
+  EXPECT_EQ(first.Find("matmul", 2), 1);
+  EXPECT_EQ(second.Find("pool", 3), 0);
+  EXPECT_EQ(second.Find("conv", 9), -1);
 }
 
 TEST_F(AutotuneCacheTest, IgnoresWhatIsNoChoice) {
   Write("1\t2\tgood\n\n\t\t\n2\t2\ttoo large\n-1\t2\tnegative\n0\t0\tnone\nx\t2\tword\n1\t2\n1 2 spaces\n" +
         std::string("\0\xff\t", 3) + "\n99999999999999\t2\tlong\n0\t3\tcut");
-  const AutotuneCache cache(Path());
+  AutotuneCache cache(Path());
   EXPECT_EQ(cache.Find("good", 2), 1);
   EXPECT_EQ(cache.Find("cut", 3), 0);
   for (const char* key : {"", "too large", "negative", "word", "spaces", "long"}) {
@@ -70,7 +81,7 @@ TEST_F(AutotuneCacheTest, GoesOnAfterALineThatWasCut) {
   AutotuneCache cache(Path());
   cache.Add("conv", 4, 3);
   cache.Add("matmul", 2, 0);
-  const AutotuneCache later(Path());
+  AutotuneCache later(Path());
   EXPECT_EQ(later.Find("conv", 4), 3);
   EXPECT_EQ(later.Find("matmul", 2), 0);
 }
@@ -80,7 +91,7 @@ TEST_F(AutotuneCacheTest, KeepsWholeLinesOfAFileThatWasCutAnywhere) {
   const std::vector<std::pair<std::string, int>> choices = {{"first", 1}, {"second", 0}, {"third", 2}};
   for (size_t size = 0; size <= text.size(); ++size) {
     Write(text.substr(0, size));
-    const AutotuneCache cache(Path());
+    AutotuneCache cache(Path());
     for (const auto& [key, index] : choices) {
       const int count = key == "first" ? 2 : 3;
       const bool whole = size >= text.find(key) + key.size();
