@@ -24,6 +24,7 @@
 #include "framework/graph/variable.h"
 #include "framework/io/checkpoint_directory.h"
 #include "framework/runtime/checkpointer.h"
+#include "framework/runtime/saved_model/saved_model.h"
 #include "framework/runtime/saver.h"
 #include "framework/runtime/session.h"
 #include "models/layers/attention.h"

@@ -90,6 +90,11 @@ absl::Status LanguageProgram::AddEvaluation(ProgramRun& run, const Scope& scope,
   RETURN_IF_ERROR(ClassifierProgram::AddEvaluation(run, scope, fields));
   sampler_.emplace(scope.NameScope("sample"), options_.model.length,
                    [this](const Scope& at, Output tokens) { return LogitsOf(at, tokens, /*training=*/false); });
+  if (!run.export_file.empty()) {
+    const Scope at = scope.NameScope("export");
+    const Output tokens = ops::Placeholder(at, DType::kInt32, {Shape::kUnknown, Shape::kUnknown});
+    exported_ = {.inputs = {{"tokens", tokens}}, .outputs = {{"logits", LogitsOf(at, tokens, /*training=*/false)}}};
+  }
   if (options_.sample.count > 0 && run.world.rank() == 0) run.training.evaluation_steps.push_back(sampler_->Step());
   return absl::OkStatus();
 }

@@ -36,6 +36,7 @@ class LanguageProgram : public ClassifierProgram {
   absl::Status OpenData(ProgramRun& run) override;
   absl::StatusOr<std::unique_ptr<optim::Optimizer>> MakeOptimizer(const ProgramRun& run) const override;
   absl::Status AddEvaluation(ProgramRun& run, const Scope& scope, absl::Span<const data::Field> fields) override;
+  std::optional<ExportedModel> Exported() const override { return exported_; }
   std::string Header(const ProgramRun& run, const models::TrainStep& step) const override;
   absl::Status Result(const ProgramRun& run, Session& session, const Trainer& trainer) override;
 
@@ -53,6 +54,7 @@ class LanguageProgram : public ClassifierProgram {
 
   std::vector<int32_t> prompt_;
   std::optional<TextSampler> sampler_;
+  std::optional<ExportedModel> exported_;
 };
 
 }  // namespace belfry::trainers

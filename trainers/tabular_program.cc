@@ -124,6 +124,11 @@ absl::StatusOr<Evaluation> TabularProgram::Evaluate(const ProgramRun& run, Sessi
   return figures;
 }
 
+std::optional<ExportedModel> TabularProgram::Exported() const {
+  if (!outputs_.has_value()) return std::nullopt;
+  return ExportedModel{.inputs = InputsOf(outputs_->batch(), "target"), .outputs = {{"logits", outputs_->output()}}};
+}
+
 std::string TabularProgram::Header(const ProgramRun& run, const models::TrainStep& step) const {
   std::string text = absl::StrFormat(
       "Model:    %s, hidden layers of %s, %d parameters\nData:     %s for training, %s for evaluation\n",

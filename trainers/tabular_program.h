@@ -43,6 +43,7 @@ class TabularProgram : public TrainingProgram {
   absl::StatusOr<std::unique_ptr<optim::Optimizer>> MakeOptimizer(const ProgramRun& run) const override;
   absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) const override;
   absl::Status AddEvaluation(ProgramRun& run, const Scope& scope, absl::Span<const data::Field> fields) override;
+  std::optional<ExportedModel> Exported() const override;
   std::string Header(const ProgramRun& run, const models::TrainStep& step) const override;
   absl::StatusOr<Evaluation> Evaluate(const ProgramRun& run, Session& session, int64_t step) override;
   absl::Status Result(const ProgramRun& run, Session& session, const Trainer& trainer) override;

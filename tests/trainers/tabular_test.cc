@@ -12,6 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/runtime/saved_model/saved_model.h"
+#include "ops/builtin_ops.h"
 #include "tests/framework/io/io_testing.h"
 #include "trainers/loop/run_checkpoints.h"
 #include "trainers/loop/run_in_world.h"
@@ -138,12 +140,13 @@ class TabularTest : public ::testing::Test {
 
   // The logits of all rows after training.
   absl::StatusOr<Tensor> Train(const TabularOptions& options, int64_t steps, const std::string& spec = "cpu:1",
-                               const std::string& directory = "") {
+                               const std::string& directory = "", const std::string& export_file = "") {
     const DeviceSet devices = DeviceSet::Open(spec, {.cpu_threads = 1}).value();
     const std::unique_ptr<World> alone = World::Alone();
     TabularProgram program(options);
     ProgramRun run{
         .world = *alone, .devices = devices, .training = {.steps = steps, .quiet = true, .directory = directory}};
+    run.export_file = export_file;
     run.order = {.batch_size = 33, .towers = static_cast<int>(devices.TowerDevices().size()), .seed = 1};
     RETURN_IF_ERROR(program.OpenData(run));
     ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(directory));
@@ -179,6 +182,32 @@ TEST_F(TabularTest, LearnsAlsoWhatToThinkOfUnknownCategories) {
       absl::StrAppend(&classes, written.columns[0].vocabulary[id], " ");
     EXPECT_EQ(classes, "out in in out in in ") << wide;
   }
+}
+
+TEST_F(TabularTest, ExportsTheModelThatItEvaluates) {
+  const auto logits = Train(Options(), 30, "cpu:2", "", folder_ / "model.safetensors");
+  ASSERT_TRUE(logits.ok()) << logits.status();
+  const DeviceSet devices = DeviceSet::Open("cpu:1", {.cpu_threads = 1}).value();
+  const auto model = SavedModel::Open(folder_ / "model.safetensors", BuiltinOps(), devices);
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ(model->outputs().size(), 1u);
+  EXPECT_EQ(model->outputs()[0].name, "logits");
+  const TableRows rows = OpenTableRows(folder_ / "rows.csv", {}, schema_).value();
+  const absl::Span<const data::Field> fields = rows.examples->fields();
+  for (int64_t row = 0; row < rows.examples->size(); ++row) {
+    std::vector<Tensor> values, example = data::ReadExample(*rows.examples, row).value();
+    for (const auto& [name, input] : model->inputs()) {
+      Tensor& value = example[data::FindField(fields, name).value()];
+      values.push_back(value.Reshaped(value.shape().Insert(0, 1)));
+    }
+    const auto outputs = model->Run(values);
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    for (int64_t k = 0; k < (*outputs)[0].elements(); ++k) {
+      EXPECT_NEAR((*outputs)[0].data<float>()[k], logits->data<float>()[row * (*outputs)[0].elements() + k], 1e-5);
+    }
+  }
+  EXPECT_THAT(std::string(Train(Options(), 1, "cpu:1", "", "/nowhere/model").status().message()),
+              HasSubstr("make /nowhere first"));
 }
 
 TEST_F(TabularTest, TwoTowersTrainAsOne) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
 
 #include "absl/flags/flag.h"
 #include "framework/base/status.h"
@@ -27,6 +28,8 @@ ABSL_FLAG(bool, explain, false,
 ABSL_FLAG(bool, find_learning_rate, false,
           "Instead of training, try learning rates that rise from 1e-7 to 10 in 100 steps, print the losses "
           "and a suggestion, and write learning_rates.jsonl for plot_run to --train_dir.");
+ABSL_FLAG(std::string, export, "",
+          "At the end, save the model as it is evaluated to this file, which SavedModel runs without this program.");
 ABSL_FLAG(int64_t, memory_limit, 0,
           "Memory in MiB that all steps of the run together may use on a device; a run that needs more is refused "
           "before its first step. 0: the memory of the device.");
@@ -45,6 +48,7 @@ absl::Status TakeEvaluationFlags(ProgramRun& run, bool evaluates_anyway) {
   run.order.threads = threads.has_value() ? *threads : DataThreads(run.devices);
   run.explain = absl::GetFlag(FLAGS_explain);
   run.find_learning_rate = absl::GetFlag(FLAGS_find_learning_rate);
+  run.export_file = absl::GetFlag(FLAGS_export);
   const int64_t limit = absl::GetFlag(FLAGS_memory_limit);
   RETURN_IF_ERROR(CheckFlag("evaluate_every", training.evaluate_every, 0, kNoLimit));
   RETURN_IF_ERROR(CheckFlag("evaluate_every_epochs", run.evaluate_every_epochs, 0, 1'000'000));

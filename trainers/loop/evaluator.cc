@@ -78,6 +78,7 @@ Evaluator::Evaluator(OpScope scope, absl::Span<const data::Field> fields, const 
   const absl::StatusOr<Output> built = logits(scope, batch_);
   if (!built.ok()) scope.Fail(built.status());
   if (!built.ok() || !built->valid()) return;
+  logits_ = *built;
   classes_ = built->shape()[-1];
   const bool one = fields[label_].shape.rank() == 0;
   const Output labels = one ? batch_[label] : ops::Reshape(scope, batch_[label], {-1});

@@ -60,6 +60,8 @@ class Evaluator {
   // The feeds of the step that Run runs for a batch of `batch_size` examples.
   std::vector<FeedSpec> FeedsOf(int64_t batch_size) const { return batch_.FeedSpecs(batch_size); }
   std::vector<Output> fetches() const { return {loss_, right_, right_of_5_, predicted_}; }
+  const models::Batch& batch() const { return batch_; }
+  Output logits() const { return logits_; }
 
   // Evaluates the whole dataset, whose images go through the policies, in batches of `batch_size`, the last of which
   // may be smaller. Runs the target `before` first, unless it is null. The processes of `world`, if it is not null,
@@ -73,6 +75,7 @@ class Evaluator {
   models::Batch batch_;
   size_t label_ = 0;  // index of the field
   int64_t labels_per_example_ = 1;
+  Output logits_;
   Output loss_, right_, right_of_5_;  // sums over the batch, float32 scalars
   Output predicted_;                  // of each label, int32
   int64_t classes_ = 0;

@@ -40,6 +40,9 @@ class ModelOutputs {
   absl::StatusOr<Tensor> Run(Session& session, const data::Dataset& dataset, int64_t batch_size, World* world = nullptr,
                              absl::Duration task_timeout = absl::Minutes(10)) const;
 
+  const models::Batch& batch() const { return batch_; }
+  Output output() const { return output_; }
+
  private:
   models::Batch batch_;
   Output output_;

@@ -43,4 +43,11 @@ absl::StatusOr<Evaluation> ClassifierProgram::Evaluate(const ProgramRun& run, Se
   return Figures(results_);
 }
 
+std::optional<ExportedModel> ClassifierProgram::Exported() const {
+  if (evaluator_ == nullptr) return std::nullopt;
+  return ExportedModel{.inputs = InputsOf(evaluator_->batch(), label_),
+                       .outputs = {{"logits", evaluator_->logits()}},
+                       .before = take_averages_};
+}
+
 }  // namespace belfry::trainers

@@ -18,6 +18,7 @@ class ClassifierProgram : public TrainingProgram {
   absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) const override;
   absl::Status AddEvaluation(ProgramRun& run, const Scope& scope, absl::Span<const data::Field> fields) override;
   absl::StatusOr<Evaluation> Evaluate(const ProgramRun& run, Session& session, int64_t step) override;
+  std::optional<ExportedModel> Exported() const override;
 
  protected:
   explicit ClassifierProgram(std::string label = "label") : label_(std::move(label)) {}

@@ -178,7 +178,40 @@ absl::Status SearchLearningRate(const ProgramRun& run, Made& made) {
   return absl::OkStatus();
 }
 
+// Before the training, which would otherwise be lost.
+absl::Status CheckExport(const TrainingProgram& program, const std::string& file) {
+  if (file.empty()) return absl::OkStatus();
+  if (!program.Exported().has_value()) {
+    return absl::InvalidArgumentError("--export: this run has no model in evaluation mode to save");
+  }
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored) ||
+      !(folder.empty() || std::filesystem::is_directory(folder, ignored))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--export=", file, " must be a file, in a folder that is there; make ", folder.string(), " first"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Export(const TrainingProgram& program, const ProgramRun& run, Session& session) {
+  if (run.export_file.empty()) return absl::OkStatus();
+  const ExportedModel model = *program.Exported();
+  if (model.before != nullptr) RETURN_IF_ERROR(session.RunTarget(model.before));
+  RETURN_IF_ERROR(SaveModel(session, model.inputs, model.outputs, run.export_file));
+  if (!run.training.quiet) std::printf("The model was saved to %s.\n", run.export_file.c_str());
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+std::vector<NamedOutput> InputsOf(const models::Batch& batch, absl::string_view label) {
+  std::vector<NamedOutput> inputs;
+  for (size_t i = 0; i < batch.fields().size(); ++i) {
+    if (batch.fields()[i].name != label) inputs.push_back({batch.fields()[i].name, batch.placeholders()[i]});
+  }
+  return inputs;
+}
 
 int DataThreads(const DeviceSet& devices) {
   constexpr int kPerCard = 3;
@@ -211,6 +244,7 @@ absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run) {
   if (run.memory_limit.has_value()) {
     RETURN_IF_ERROR(CheckMemoryLimit(*made->session, planned(run.order.batch_size), *run.memory_limit));
   }
+  RETURN_IF_ERROR(CheckExport(program, run.export_file));
   RETURN_IF_ERROR(PrintHeader(program, run, *made));
   if (run.find_learning_rate) {
     RETURN_IF_ERROR(SearchLearningRate(run, *made));
@@ -228,6 +262,7 @@ absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run) {
     std::printf("%s\n", run.stopped_text(trainer.stopped(), trainer.steps()).c_str());
   }
   RETURN_IF_ERROR(program.Result(run, *made->session, trainer));
+  RETURN_IF_ERROR(Export(program, run, *made->session));
   return trainer.stopped();
 }
 

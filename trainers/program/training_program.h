@@ -19,6 +19,7 @@
 #include "framework/data/dataset.h"
 #include "framework/data/prefetcher.h"
 #include "framework/device/device_set.h"
+#include "framework/runtime/saved_model/saved_model.h"
 #include "framework/runtime/session.h"
 #include "models/towers/replicate_towers.h"
 #include "optim/optimizer.h"
@@ -53,6 +54,7 @@ struct ProgramRun {
   std::optional<GpuCard> card = {};        // that the devices are only described as: with `explain` only
   KernelTimes measured = {};               // of the same model on such a card, instead of predicted ones
   bool find_learning_rate = false;         // FindLearningRate instead of training
+  std::string export_file = {};            // for the saved model of ExportedModel; empty: none
   std::optional<size_t> memory_limit = {};
   absl::Duration start_timeout = absl::Minutes(5);                          // of tasks for each other
   absl::Duration max_run_time = absl::InfiniteDuration();                   // of the training (StopSignals)
@@ -70,6 +72,14 @@ struct ProgramRun {
 // keep busy themselves, and three for each card, but not more than half of UsableCores(). A thread decodes and augments
 // about 0.6 million CIFAR-10 images a second.
 int DataThreads(const DeviceSet& devices);
+
+// A trained model in evaluation mode, for SaveModel.
+struct ExportedModel {
+  std::vector<NamedOutput> inputs, outputs;
+  const Node* before = nullptr;  // a target to run first; null: none
+};
+// The fields of a batch by name, but for the field `label`.
+std::vector<NamedOutput> InputsOf(const models::Batch& batch, absl::string_view label = "");
 
 // The part of a program that differs from others. Its functions are called once each, in this order, but Loss and
 // Evaluate. All tasks call them, but Result, and must do the same. Results without their default are required.
@@ -103,6 +113,8 @@ class TrainingProgram {
   virtual absl::StatusOr<Evaluation> Evaluate(const ProgramRun& /*run*/, Session& /*session*/, int64_t /*step*/) {
     return absl::UnimplementedError("the program has test data and no evaluation");
   }
+  // The model of AddEvaluation that run.export_file takes. nullopt: the program has none to export.
+  virtual std::optional<ExportedModel> Exported() const { return std::nullopt; }
   // In task 0, after the training, also if a signal ended it (Trainer::stopped).
   virtual absl::Status Result(const ProgramRun& /*run*/, Session& /*session*/, const Trainer& /*trainer*/) {
     return absl::OkStatus();
@@ -114,7 +126,8 @@ int64_t CountParameters(const models::TrainStep& step);
 
 // Builds the graph of a program with opened data, restores it from run.training.resume.checkpoint if that is set, and
 // explains or trains it. Returns the signal that ended it, or 0. Errors: those of the program, of building the graph,
-// of CheckMemoryLimit, ExplainRun, ChooseBuckets and Trainer::Run.
+// of CheckMemoryLimit, ExplainRun, ChooseBuckets, Trainer::Run and SaveModel; before the training, InvalidArgument if
+// run.export_file cannot be written.
 absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run);
 
 }  // namespace belfry::trainers

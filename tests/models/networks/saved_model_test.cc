@@ -1,0 +1,295 @@
+#include "framework/runtime/saved_model/saved_model.h"
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include "framework/io/safetensors.h"
+#include "models/layers/batch_norm.h"
+#include "models/layers/layers.h"
+#include "models/layers/recurrent.h"
+#include "models/networks/autoencoder.h"
+#include "models/networks/cifar_net.h"
+#include "models/networks/mlp.h"
+#include "models/networks/resnet.h"
+#include "models/networks/transformer.h"
+#include "models/networks/wide_deep.h"
+#include "ops/builtin_ops.h"
+#include "ops/collective.h"
+#include "ops/nn.h"
+#include "tests/framework/base/same_bits.h"
+#include "tests/models/model_test.h"
+
+namespace belfry::models {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class SavedModelTest : public ModelTest {
+ protected:
+  SavedModelTest() {
+    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+    std::string name = test.name();
+    std::replace(name.begin(), name.end(), '/', '_');
+    path_ = (fs::path(testing::TempDir()) / absl::StrCat("belfry_saved_", name, ".safetensors")).string();
+    fs::remove(path_);
+  }
+  ~SavedModelTest() override { fs::remove(path_); }
+
+  // Variables without the values that layers begin with, such as zeros, which would hide an exchange of two.
+  void RandomVariables() {
+    for (const Variable& variable : graph_.variables()) {
+      if (variable.shape().rank() != 1 || variable.dtype() != DType::kFloat32) continue;
+      Tensor value(DType::kFloat32, variable.shape());
+      std::uniform_real_distribution<float> uniform(0.2f, 1.0f);
+      for (int64_t i = 0; i < value.elements(); ++i) value.data<float>()[i] = uniform(TestRandom());
+      ASSERT_TRUE(session_->WriteVariable(variable, value).ok());
+    }
+  }
+  absl::StatusOr<SavedModel> Open() const { return SavedModel::Open(path_, BuiltinOps(), devices_); }
+  absl::Status Save(const std::vector<NamedOutput>& inputs, const std::vector<NamedOutput>& outputs) {
+    return SaveModel(*session_, inputs, outputs, path_);
+  }
+  std::string Bytes() const {
+    std::ostringstream bytes;
+    bytes << std::ifstream(path_, std::ios::binary).rdbuf();
+    return bytes.str();
+  }
+  void Write(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
+
+  // A model of one input and one output, in the file.
+  void SaveMlp() {
+    const Output x = ops::Placeholder(scope_, DType::kFloat32, {Shape::kUnknown, 3});
+    const Output y = Mlp(scope_, x, {.hidden = {4}, .classes = 2, .training = false});
+    Start();
+    ASSERT_TRUE(Save({{"x", x}}, {{"logits", y}}).ok());
+  }
+
+  std::string path_;
+};
+
+struct Network {
+  const char* name;
+  struct Ends {
+    std::vector<NamedOutput> inputs, outputs;
+  };
+  std::function<Ends(const Scope&)> build;
+};
+void PrintTo(const Network& network, std::ostream* out) { *out << network.name; }
+
+Network::Ends OfImages(const Scope& scope, int64_t size, const std::function<Output(Output)>& logits) {
+  const Output images = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, size, size, 3});
+  return {{{"image", images}}, {{"logits", logits(images)}}};
+}
+
+const std::vector<Network>& Networks() {
+  static const auto* const networks = new std::vector<Network>{
+      {"CifarNet",
+       [](const Scope& scope) { return OfImages(scope, 24, [&](Output x) { return CifarNet(scope, x); }); }},
+      {"ResNet20",
+       [](const Scope& scope) {
+         return OfImages(scope, 16, [&](Output x) { return ResNet(scope, x, {.training = false}); });
+       }},
+      {"ResNet20InBFloat16",
+       [](const Scope& scope) {
+         return OfImages(scope, 16, [&](Output x) {
+           return ResNet(scope, ops::Cast(scope, x, DType::kBFloat16), {.training = false});
+         });
+       }},
+      {"Mlp",
+       [](const Scope& scope) {
+         return OfImages(scope, 5, [&](Output x) { return Mlp(scope, x, {.training = false}); });
+       }},
+      {"Gpt",
+       [](const Scope& scope) -> Network::Ends {
+         const Output tokens = ops::Placeholder(scope, DType::kInt32, {Shape::kUnknown, Shape::kUnknown});
+         return {{{"tokens", tokens}},
+                 {{"logits",
+                   Transformer(
+                       scope, tokens,
+                       {.vocabulary = 50, .length = 16, .layers = 2, .heads = 2, .width = 16, .training = false})}}};
+       }},
+      {"WideDeep",
+       [](const Scope& scope) -> Network::Ends {
+         const Output numbers = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 4});
+         const Output ids = ops::Placeholder(scope, DType::kInt64, {Shape::kUnknown});
+         const TableInput table{.numbers = numbers, .categories = {{.name = "town", .ids = ids, .categories = 50}}};
+         return {{{"numbers", numbers}, {"town", ids}},
+                 {{"logit", WideDeep(scope, table, {.width = 8, .hidden = {16}, .training = false})}}};
+       }},
+      {"Vae",
+       [](const Scope& scope) -> Network::Ends {
+         const Output x = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 20});
+         const VaeCode code = VaeEncoder(scope, x);
+         return {{{"x", x}}, {{"mean", code.mean}, {"decoded", ops::Sigmoid(scope, VaeDecoder(scope, code.mean, 20))}}};
+       }},
+      {"Lstm",
+       [](const Scope& scope) -> Network::Ends {
+         const Output x = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 7, 5});
+         const ops::LstmOutputs lstm = Lstm(scope, "lstm", x, 9);
+         return {{{"x", x}}, {{"y", Dense(scope, "dense", lstm.y, 3)}, {"cell", lstm.cell}}};
+       }},
+  };
+  return *networks;
+}
+
+class SavedNetworks : public SavedModelTest, public testing::WithParamInterface<Network> {
+ protected:
+  Tensor ValueFor(const Output& input, int64_t n) {
+    Shape shape = input.shape();
+    for (int i = 0; i < shape.rank(); ++i) {
+      if (shape[i] == Shape::kUnknown) shape = shape.Remove(i).Insert(i, i == 0 ? n : 11);
+    }
+    Tensor value = Random(shape);
+    if (input.dtype() == DType::kFloat32) return value;
+    Tensor ids(input.dtype(), shape);
+    for (int64_t i = 0; i < ids.elements(); ++i) {
+      const int id = static_cast<int>(TestRandom()() % 50);
+      if (ids.dtype() == DType::kInt32) ids.data<int32_t>()[i] = id;
+      if (ids.dtype() == DType::kInt64) ids.data<int64_t>()[i] = id;
+    }
+    return ids;
+  }
+};
+
+TEST_P(SavedNetworks, HaveTheBitsOfTheirSession) {
+  const Network::Ends ends = GetParam().build(scope_);
+  Start();
+  RandomVariables();
+  const absl::Status saved = Save(ends.inputs, ends.outputs);
+  ASSERT_TRUE(saved.ok()) << saved;
+  const absl::StatusOr<SavedModel> model = Open();
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ(model->inputs().size(), ends.inputs.size());
+  ASSERT_EQ(model->outputs().size(), ends.outputs.size());
+  for (size_t i = 0; i < ends.inputs.size(); ++i) {
+    EXPECT_EQ(model->inputs()[i].name, ends.inputs[i].name);
+    EXPECT_EQ(model->inputs()[i].value.shape(), ends.inputs[i].value.shape());
+    EXPECT_EQ(model->inputs()[i].value.dtype(), ends.inputs[i].value.dtype());
+  }
+  std::vector<Output> fetches;
+  for (const NamedOutput& output : ends.outputs) fetches.push_back(output.value);
+  for (const int64_t n : {3, 1, 8}) {
+    std::vector<Tensor> values;
+    std::vector<Feed> feeds;
+    for (const NamedOutput& input : ends.inputs) {
+      values.push_back(ValueFor(input.value, n));
+      feeds.push_back({input.value, values.back()});
+    }
+    const std::vector<Tensor> expected = Run(feeds, fetches);
+    const absl::StatusOr<std::vector<Tensor>> actual = model->Run(values);
+    ASSERT_TRUE(actual.ok()) << actual.status();
+    for (size_t k = 0; k < expected.size(); ++k) {
+      EXPECT_EQ(model->outputs()[k].name, ends.outputs[k].name);
+      EXPECT_TRUE(SameBits((*actual)[k], expected[k])) << ends.outputs[k].name << " of " << n;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SavedNetworks, testing::ValuesIn(Networks()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_F(SavedModelTest, HasTheVariablesByName) {
+  SaveMlp();
+  const auto file = io::SafetensorsFile::Open(path_);
+  ASSERT_TRUE(file.ok()) << file.status();
+  for (const char* name : {"hidden1/weights", "hidden1/biases", "softmax_linear/weights", "softmax_linear/biases"}) {
+    const io::TensorInfo* const info = file->Find(name);
+    ASSERT_NE(info, nullptr) << name;
+    EXPECT_TRUE(SameBits(*file->Read(*info), *session_->ReadVariable(Find(name)))) << name;
+  }
+}
+
+// The update that the batch norm of a training step makes is no part of its output.
+TEST_F(SavedModelTest, LeavesOutWhatOutputsDoNotNeed) {
+  const Output x = ops::Placeholder(scope_, DType::kFloat32, {Shape::kUnknown, 3});
+  const Output y = ops::Relu(scope_, x);
+  Mlp(scope_, x, {});
+  Start();
+  ASSERT_TRUE(Save({{"x", x}}, {{"y", y}}).ok());
+  const absl::StatusOr<SavedModel> model = Open();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->session().graph().size(), 2);
+}
+
+TEST_F(SavedModelTest, SaysWhatItCannotSave) {
+  const Output x = ops::Placeholder(scope_, DType::kFloat32, {2}),
+               other = ops::Placeholder(scope_, DType::kFloat32, {2});
+  const Output sum = ops::Add(scope_, x, other);
+  const Variable v = GetVariable(scope_, "v", {2}, ZerosInitializer());
+  const Output updated = ops::AssignAdd(scope_, v, x);
+  const Output exchanged = ops::AllReduceSum(scope_, {.group = "group", .size = 1}, {x})[0];
+  Start();
+  EXPECT_THAT(std::string(Save({{"x", x}}, {{"sum", sum}}).message()),
+              AllOf(HasSubstr("'Placeholder_1'"), HasSubstr("output 'sum' needs"), HasSubstr("saved_model_test.cc")));
+  EXPECT_THAT(std::string(Save({{"x", x}}, {{"v", updated}}).message()), HasSubstr("updates a variable"));
+  EXPECT_THAT(std::string(Save({{"x", x}}, {{"y", exchanged}}).message()), HasSubstr("exchanges values"));
+  EXPECT_THAT(std::string(Save({{"x", sum}}, {{"y", sum}}).message()), HasSubstr("no placeholder"));
+  EXPECT_THAT(std::string(Save({{"x", x}, {"x", other}}, {{"y", sum}}).message()), HasSubstr("name 'x'"));
+  EXPECT_THAT(std::string(Save({{"", x}}, {{"y", sum}}).message()), HasSubstr("no name"));
+  EXPECT_THAT(std::string(Save({{"x", x}, {"other", other}}, {{"\xff", sum}}).message()), HasSubstr("UTF-8"));
+  EXPECT_THAT(std::string(Save({{"x", x}}, {{"y", Output()}}).message()), HasSubstr("invalid"));
+  EXPECT_THAT(std::string(Save({{"x", x}}, {}).message()), HasSubstr("needs an output"));
+  EXPECT_FALSE(fs::exists(path_));
+}
+
+TEST_F(SavedModelTest, SaysWhichInputDoesNotFit) {
+  SaveMlp();
+  const absl::StatusOr<SavedModel> model = Open();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT(std::string(model->Run({Random({2, 4})}).status().message()),
+              AllOf(HasSubstr("'x' is float32 [2,4]"), HasSubstr("must be float32 [?,3]")));
+  EXPECT_THAT(std::string(model->Run({Classes(3, 2)}).status().message()), HasSubstr("'x' is int32"));
+  EXPECT_THAT(std::string(model->Run({}).status().message()), HasSubstr("takes 1 inputs, but 0"));
+}
+
+// Each byte is covered by a checksum, or by the format's own rules.
+TEST_F(SavedModelTest, RefusesAChangeOfAnyByte) {
+  SaveMlp();
+  const std::string bytes = Bytes();
+  for (size_t i = TestRandom()() % 16; i < bytes.size(); i += 1 + TestRandom()() % 16) {
+    std::string changed = bytes;
+    changed[i] = static_cast<char>(changed[i] ^ (1 << (TestRandom()() % 8)));
+    Write(changed);
+    EXPECT_FALSE(Open().ok()) << "byte " << i << " of " << bytes.size();
+  }
+  for (size_t size = 0; size < bytes.size(); size += 61) {
+    Write(bytes.substr(0, size));
+    EXPECT_FALSE(Open().ok()) << "the first " << size << " of " << bytes.size() << " bytes";
+  }
+}
+
+TEST_F(SavedModelTest, SaysWhatIsWrongWithADescription) {
+  SaveMlp();
+  const auto file = io::SafetensorsFile::Open(path_);
+  ASSERT_TRUE(file.ok());
+  const std::vector<io::NamedTensor> tensors = file->ReadAll().value();
+  const std::string text = file->metadata().at("belfry.model");
+  const auto error = [&](const std::string& from, const std::string& to) -> std::string {
+    std::string changed = text;
+    const size_t at = changed.find(from);
+    EXPECT_NE(at, std::string::npos) << from << " in " << text;
+    changed.replace(at, from.size(), to);
+    EXPECT_TRUE(io::WriteSafetensors(path_, tensors, {{"belfry.model", changed}}).ok());
+    return std::string(Open().status().message());
+  };
+  EXPECT_THAT(error("\"version\":1", "\"version\":2"), HasSubstr("version 2, of a later Belfry"));
+  EXPECT_THAT(error("\"MatMul\"", "\"MatMule\""), HasSubstr("has op 'MatMule', which this program does not register"));
+  EXPECT_THAT(error("\"transpose_a\":false", "\"transpose_a\":1"), HasSubstr("'transpose_a', which is neither"));
+  EXPECT_THAT(error("\"transpose_a\"", "\"transposed\""), HasSubstr("'transposed', which op"));
+  EXPECT_THAT(error("\"hidden1/weights\"}", "\"none\"}"), HasSubstr("is no tensor of the file"));
+  EXPECT_THAT(error("[null,3]", "[null,-4]"), HasSubstr("shape"));
+  EXPECT_THAT(error("[[0,0]", "[[99,0]"), HasSubstr("refers to [99,0]"));
+  EXPECT_THAT(error("\"float32\"", "\"float31\""), HasSubstr("no dtype"));
+  EXPECT_THAT(error("{", "["), HasSubstr("has no version"));
+  ASSERT_TRUE(io::WriteSafetensors(path_, tensors).ok());
+  EXPECT_THAT(std::string(Open().status().message()), HasSubstr("is no saved model"));
+}
+
+}  // namespace
+}  // namespace belfry::models
