@@ -3,6 +3,8 @@
 //
 //   run_model cifar.safetensors
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "trainers/belfry.h"
 

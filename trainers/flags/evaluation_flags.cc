@@ -55,6 +55,9 @@ absl::Status TakeEvaluationFlags(ProgramRun& run, bool evaluates_anyway) {
   RETURN_IF_ERROR(CheckFlag("patience", training.patience, 0, kNoLimit));
   RETURN_IF_ERROR(CheckFlag("data_threads", run.order.threads, 0, 1024));
   RETURN_IF_ERROR(CheckFlag("memory_limit", limit, 0, int64_t{1} << 40));
+  if (run.explain || run.find_learning_rate) {
+    RETURN_IF_ERROR(RejectFlags({"export"}, "a run with --explain or --find_learning_rate, which trains no model"));
+  }
   if (run.evaluate_every_epochs > 0) {
     RETURN_IF_ERROR(RejectFlags({"evaluate_every"}, "a run with --evaluate_every_epochs"));
   } else if (training.patience > 0 && training.evaluate_every == 0 && !evaluates_anyway) {

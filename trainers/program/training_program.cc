@@ -179,8 +179,9 @@ absl::Status SearchLearningRate(const ProgramRun& run, Made& made) {
 }
 
 // Before the training, which would otherwise be lost.
-absl::Status CheckExport(const TrainingProgram& program, const std::string& file) {
-  if (file.empty()) return absl::OkStatus();
+absl::Status CheckExport(const TrainingProgram& program, const ProgramRun& run) {
+  const std::string& file = run.export_file;
+  if (file.empty() || run.world.rank() != 0) return absl::OkStatus();
   if (!program.Exported().has_value()) {
     return absl::InvalidArgumentError("--export: this run has no model in evaluation mode to save");
   }
@@ -244,7 +245,7 @@ absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run) {
   if (run.memory_limit.has_value()) {
     RETURN_IF_ERROR(CheckMemoryLimit(*made->session, planned(run.order.batch_size), *run.memory_limit));
   }
-  RETURN_IF_ERROR(CheckExport(program, run.export_file));
+  RETURN_IF_ERROR(CheckExport(program, run));
   RETURN_IF_ERROR(PrintHeader(program, run, *made));
   if (run.find_learning_rate) {
     RETURN_IF_ERROR(SearchLearningRate(run, *made));

@@ -81,8 +81,9 @@ struct ExportedModel {
 // The fields of a batch by name, but for the field `label`.
 std::vector<NamedOutput> InputsOf(const models::Batch& batch, absl::string_view label = "");
 
-// The part of a program that differs from others. Its functions are called once each, in this order, but Loss and
-// Evaluate. All tasks call them, but Result, and must do the same. Results without their default are required.
+// The part of a program that differs from others. Its functions are called once each, in this order, but Loss, Evaluate
+// and Exported. All tasks call them, but Exported and Result, and must do the same. Results without their default are
+// required.
 class TrainingProgram {
  public:
   virtual ~TrainingProgram() = default;
@@ -113,7 +114,7 @@ class TrainingProgram {
   virtual absl::StatusOr<Evaluation> Evaluate(const ProgramRun& /*run*/, Session& /*session*/, int64_t /*step*/) {
     return absl::UnimplementedError("the program has test data and no evaluation");
   }
-  // The model of AddEvaluation that run.export_file takes. nullopt: the program has none to export.
+  // The model of AddEvaluation, for run.export_file. In task 0. nullopt: there is none.
   virtual std::optional<ExportedModel> Exported() const { return std::nullopt; }
   // In task 0, after the training, also if a signal ended it (Trainer::stopped).
   virtual absl::Status Result(const ProgramRun& /*run*/, Session& /*session*/, const Trainer& /*trainer*/) {
@@ -126,8 +127,8 @@ int64_t CountParameters(const models::TrainStep& step);
 
 // Builds the graph of a program with opened data, restores it from run.training.resume.checkpoint if that is set, and
 // explains or trains it. Returns the signal that ended it, or 0. Errors: those of the program, of building the graph,
-// of CheckMemoryLimit, ExplainRun, ChooseBuckets, Trainer::Run and SaveModel; before the training, InvalidArgument if
-// run.export_file cannot be written.
+// of CheckMemoryLimit, ExplainRun, ChooseBuckets, Trainer::Run and SaveModel; before the training, InvalidArgument in
+// task 0 if run.export_file is in no folder, or there is no model to export.
 absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run);
 
 }  // namespace belfry::trainers

@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 
 #include "framework/io/safetensors.h"
-#include "models/layers/batch_norm.h"
 #include "models/layers/layers.h"
 #include "models/layers/recurrent.h"
 #include "models/networks/autoencoder.h"
@@ -205,7 +204,6 @@ TEST_F(SavedModelTest, HasTheVariablesByName) {
   }
 }
 
-// The update that the batch norm of a training step makes is no part of its output.
 TEST_F(SavedModelTest, LeavesOutWhatOutputsDoNotNeed) {
   const Output x = ops::Placeholder(scope_, DType::kFloat32, {Shape::kUnknown, 3});
   const Output y = ops::Relu(scope_, x);
