@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trainers/belfry.h"
+#include "belfry.h"
 
 int main(int argc, char** argv) {
   using namespace belfry;

@@ -54,4 +54,10 @@ execute_process(COMMAND ${work_dir}/examples/siamese OUTPUT_VARIABLE text COMMAN
 if(NOT text MATCHES "pairs of shapes never seen: (9[3-9][0-9]|1000) of 1000 told right\n")
   message(FATAL_ERROR "siamese does not tell pairs apart:\n${text}")
 endif()
+run(${prefix}/bin/cifar10 --steps=1 --batch_size=8 --model=resnet20 --export=${work_dir}/model.safetensors)
+execute_process(COMMAND ${work_dir}/examples/run_model ${work_dir}/model.safetensors OUTPUT_VARIABLE text
+                COMMAND_ERROR_IS_FATAL ANY)
+if(NOT text MATCHES "input +image: [^\n]*,3\\]\noutput +logits: [^\n]*\\[1,10\\] values: ")
+  message(FATAL_ERROR "run_model prints something else:\n${text}")
+endif()
 file(REMOVE_RECURSE ${work_dir})
