@@ -35,6 +35,8 @@ function(belfry_objects name)
   add_library(${name} OBJECT ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   belfry_compile_options(${name})
+  # libbelfry_inference leaves out what it does not call.
+  target_compile_options(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections;-fdata-sections>")
   belfry_unite_sources(${name})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${arg_LINK})

@@ -46,6 +46,22 @@ absl::StatusOr<Kernel> MakeUpdatesKernel(const Program& program, const ProgramNo
   return first.op->FindKernel(device.type(), KernelDType(*first.op, first.attrs))->fuse_updates(specs);
 }
 
+// KernelSpec::constants, all null on other devices.
+std::vector<const void*> Constants(const Program& program, const ProgramNode& node, const DeviceSet& devices) {
+  std::vector<const void*> constants(node.inputs.size(), nullptr);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    size_t offset = 0;
+    const ProgramNode* root = &program.nodes[node.inputs[i].node];
+    for (; root->op->kind == OpKind::kView; root = &program.nodes[root->inputs[0].node]) {
+      offset += static_cast<size_t>(ViewBegin(*root->op, root->attrs)) * SizeOf(root->outputs[0].dtype);
+    }
+    if (root->op->kind != OpKind::kConst || devices.device(root->device).asynchronous()) continue;
+    const void* const data = root->attrs.Get<Tensor>("value").raw();
+    if (data != nullptr) constants[i] = static_cast<const std::byte*>(data) + offset;
+  }
+  return constants;
+}
+
 absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& node, const DeviceSet& devices,
                                   const OpRegistry& registry) {
   const Device& device = devices.device(node.device);
@@ -67,7 +83,8 @@ absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& nod
   }
   if (described) return MakeDescribedKernel();
   const std::vector<TensorSpec> inputs = InputSpecs(program, node);
-  return def->make({node.name, node.attrs, inputs, node.outputs, &devices.device(node.device)});
+  const std::vector<const void*> constants = Constants(program, node, devices);
+  return def->make({node.name, node.attrs, inputs, node.outputs, &devices.device(node.device), constants});
 }
 
 // Threads for a node's kernel: one for a small convolution or product, which libraries would share among all.

@@ -36,6 +36,11 @@ struct KernelSpec {
   absl::Span<const TensorSpec> inputs = {};
   absl::Span<const TensorSpec> outputs = {};
   Device* device = nullptr;  // the device that will run it; may be null for a CPU device
+  // The elements of those inputs that are constants in a CPU's memory, which outlive the kernel; null for others. Empty
+  // if none is. Kernels may prepare them once, such as the weights of a saved model.
+  absl::Span<const void* const> constants = {};
+
+  const void* constant(int input) const { return constants.empty() ? nullptr : constants[input]; }
 };
 
 // The arguments of one run of a kernel. Pointers are to the device's memory, aligned to at least 64 bytes for whole
