@@ -28,14 +28,12 @@ namespace belfry {
 namespace ops {
 namespace {
 
-// All ops of Belfry. Each function adds those of a source: definitions, shape rules, gradients and CPU kernels.
-constexpr void (*kOps[])(OpRegistry& registry) = {
+// The ops of Belfry. Each function adds those of a source: definitions, shape rules, gradients and CPU kernels.
+constexpr void (*kModelOps[])(OpRegistry& registry) = {
     // ops/activation
     RegisterActivations, RegisterBias, RegisterDropout, RegisterSmoothActivations, RegisterSoftmax,
     // ops/attention
     RegisterAttention, RegisterRotary,
-    // ops/collective
-    RegisterCollectiveOps,
     // ops/convolution
     RegisterConv2D, RegisterConv2DTranspose, RegisterFusedConv2D,
     // ops/copy
@@ -48,15 +46,12 @@ constexpr void (*kOps[])(OpRegistry& registry) = {
     RegisterImageOps,
     // ops/index
     RegisterFlatIndicesOps, RegisterGatherOps, RegisterOneHotOps, RegisterScatterOps,
-    // ops/losses
-    RegisterCrossEntropy, RegisterL2Loss, RegisterSigmoidCrossEntropy,
     // ops/normalisation
-    RegisterBatchNorm, RegisterGroupNorm, RegisterLayerNorm, RegisterLrn, RegisterMoments, RegisterResidualNorms,
-    RegisterRmsNorm,
+    RegisterBatchNorm, RegisterFilterNorm, RegisterGroupNorm, RegisterLayerNorm, RegisterLrn, RegisterRmsNorm,
     // ops/pooling
     RegisterPool,
     // ops/product
-    RegisterFusedMatMul, RegisterMatMul, RegisterMatMulEnds,
+    RegisterFusedMatMul, RegisterMatMul,
     // ops/random
     RegisterNormalOps, RegisterUniformOps,
     // ops/recurrent
@@ -64,7 +59,17 @@ constexpr void (*kOps[])(OpRegistry& registry) = {
     // ops/reduction
     RegisterAxisScans, RegisterExtremes, RegisterSums, RegisterTopK,
     // ops/resize
-    RegisterResizeOps,
+    RegisterResizeOps};
+// Those that only training has, with evaluations, and those that rewrites make for GPUs.
+constexpr void (*kTrainingOps[])(OpRegistry& registry) = {
+    // ops/collective
+    RegisterCollectiveOps,
+    // ops/losses
+    RegisterCrossEntropy, RegisterL2Loss, RegisterSigmoidCrossEntropy,
+    // ops/normalisation
+    RegisterMoments, RegisterResidualNorms,
+    // ops/product
+    RegisterMatMulEnds,
     // ops/state
     RegisterStateOps,
     // ops/summary
@@ -88,9 +93,11 @@ KernelTable LoadGpuKernels() {
 
 OpRegistry MakeBuiltinOps() {
   OpRegistry registry;
-  for (const auto add : kOps) add(registry);
+  for (const auto add : kModelOps) add(registry);
+  for (const auto add : kTrainingOps) add(registry);
   AddElementCode(registry);
   // Each rewrite sees the results of those before it.
+  registry.AddRewrite({"filter_norms", FoldNormsIntoFilters});
   registry.AddRewrite({"bias_activation", FuseBiasAndActivation});
   registry.AddRewrite({"product_gelu", FuseProductGelu});
   registry.AddRewrite({"pool_masks", MaskBeforePoolGradients});
@@ -105,6 +112,16 @@ OpRegistry MakeBuiltinOps() {
   registry.AddRewrite({"narrow_norms", NarrowNorms});
   registry.AddRewrite({"filter_layouts", TurnFilters});
   registry.SetLateKernels(std::make_shared<LateKernels>("GPU", LoadGpuKernels));
+  return registry;
+}
+
+OpRegistry MakeInferenceOps() {
+  OpRegistry registry;
+  for (const auto add : kModelOps) add(registry);
+  registry.AddRewrite({"filter_norms", FoldNormsIntoFilters});
+  registry.AddRewrite({"bias_activation", FuseBiasAndActivation});
+  registry.AddRewrite({"norms", FuseNorms});
+  registry.AddRewrite({"cancel_transposes", CancelTransposes, /*fuses=*/false});
   return registry;
 }
 

@@ -12,6 +12,10 @@ namespace belfry::ops {
 //   Graph graph(registry);
 OpRegistry MakeBuiltinOps();
 
+// A new registry with those that a model's outputs are made of, without losses, for CPUs, and with the rewrites that
+// evaluations on CPUs go through: libbelfry_inference has no others.
+OpRegistry MakeInferenceOps();
+
 }  // namespace belfry::ops
 
 namespace belfry {

@@ -92,7 +92,7 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   RETURN_IF_ERROR(dump.After("prune", program));
   RETURN_IF_ERROR(InferShapes(program));
   RETURN_IF_ERROR(FindCollectives(program));
-  RETURN_IF_ERROR(FoldConstants(program));
+  RETURN_IF_ERROR(FoldConstants(program, options.fold));
   RETURN_IF_ERROR(DropIdentities(program));
   RETURN_IF_ERROR(DropLoneCollectives(program));
   RETURN_IF_ERROR(MergeCommonSubexpressions(program));
@@ -100,6 +100,8 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   const RewriteContext context{graph.registry(), devices};
   const auto dump_rewrite = [&](absl::string_view name) { return dump.After(name, program); };
   RETURN_IF_ERROR(RunRewrites(program, context, options.fuse, dump_rewrite));
+  // Rewrites prepare weights, such as filters that a batch norm is folded into.
+  if (options.fold == Fold::kWeights) RETURN_IF_ERROR(FoldConstants(program, options.fold));
   RETURN_IF_ERROR(RecomputeForward(program, options.recompute));
   if (options.fuse) RETURN_IF_ERROR(FuseElementwise(program, devices, options.fuse_elementwise_from));
   RETURN_IF_ERROR(dump.After("elementwise", program));

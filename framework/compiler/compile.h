@@ -28,10 +28,17 @@ enum class Recompute {
 };
 absl::StatusOr<Recompute> ParseRecompute(absl::string_view name);  // "none", "cheap", "sqrt"
 
+// Results that depend only on constants, which are computed when a plan is compiled and kept as long as it.
+enum class Fold {
+  kSmall,    // up to 4 KiB
+  kWeights,  // and those that take no more memory than the constants: for models whose weights are constants
+};
+
 struct CompileOptions {
   bool fuse = true;                           // passes and rewrites that make one node of several
   int64_t fuse_elementwise_from = kFuseFrom;  // elements of a result
   Recompute recompute = Recompute::kNone;
+  Fold fold = Fold::kSmall;
   // If not empty: a directory, created if it does not exist, to which the program is written after every pass, as text
   // and as Graphviz, and the plan at the end.
   std::string dump_directory = {};

@@ -155,6 +155,7 @@ absl::StatusOr<CompiledPlan> Session::CompileNow(const ProgramRequest& request, 
   CompileOptions options{.fuse = options_.fuse,
                          .fuse_elementwise_from = options_.fuse_elementwise_from,
                          .recompute = options_.recompute,
+                         .fold = options_.fold,
                          .dump_directory = dump_directory};
   if (options_.check_numerics) options.fuse_elementwise_from = std::numeric_limits<int64_t>::max();
   return Compile(graph_, request, devices_, placement_.device, options);

@@ -45,6 +45,7 @@ struct SessionOptions {
   // element-wise ops are not fused. Both are slow, and prevent replay.
   bool debug_sync = false, check_numerics = false;
   Recompute recompute = Recompute::kNone;     // forward values that the backward pass computes again
+  Fold fold = Fold::kSmall;                   // what is computed when a step is compiled
   size_t plan_cache_bytes = size_t{1} << 30;  // memory of plans that are not running: PlanCache
   std::string dump_plan = {};                 // directory for step_<n> of the n-th step compiled, or empty:
                                               // CompileOptions::dump_directory

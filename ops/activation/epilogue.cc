@@ -33,7 +33,7 @@ absl::Status CheckBias(const Shape& y, const Shape& bias) {
 }
 
 KernelSpec WithoutBias(const KernelSpec& spec) {
-  return {spec.name, spec.attrs, spec.inputs.subspan(0, 2), spec.outputs, spec.device};
+  return {spec.name, spec.attrs, spec.inputs.subspan(0, 2), spec.outputs, spec.device, spec.constants.subspan(0, 2)};
 }
 
 template <class T>

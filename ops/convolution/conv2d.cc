@@ -15,7 +15,7 @@ absl::StatusOr<Kernel> MakeConv2D(const KernelSpec& spec) {
   if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
   if (std::optional<Kernel> kernel = WinogradForward(spec, shape)) return *std::move(kernel);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
-    ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(onednn::Conv2DForward(shape), {0, 1}, {0}));
+    ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(spec, onednn::Conv2DForward(shape), {0, 1}, {0}));
     if (kernel.has_value()) return *std::move(kernel);
   }
   return Kernel{[shape](const KernelContext& context) {
@@ -31,7 +31,8 @@ absl::StatusOr<Kernel> MakeConv2DBackpropInput(const KernelSpec& spec) {
   if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
   if (std::optional<Kernel> kernel = WinogradBackpropInput(spec, shape)) return *std::move(kernel);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
-    ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(onednn::Conv2DBackwardData(shape), {2, 1}, {0}));
+    ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
+                     PrimitiveKernel(spec, onednn::Conv2DBackwardData(shape), {2, 1}, {0}));
     if (kernel.has_value()) return *std::move(kernel);
   }
   return Kernel{[shape](const KernelContext& context) {
@@ -49,7 +50,7 @@ absl::StatusOr<Kernel> MakeConv2DBackpropFilter(const KernelSpec& spec) {
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(
         std::optional<Kernel> kernel,
-        PrimitiveKernel(onednn::Conv2DBackwardWeights(shape, {.gradient_dtype = kDTypeOf<T>}), {0, 2}, {0}));
+        PrimitiveKernel(spec, onednn::Conv2DBackwardWeights(shape, {.gradient_dtype = kDTypeOf<T>}), {0, 2}, {0}));
     if (kernel.has_value()) return *std::move(kernel);
   }
   return Kernel{[shape](const KernelContext& context) {

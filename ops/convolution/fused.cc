@@ -35,7 +35,7 @@ absl::StatusOr<Kernel> MakeFusedConv2D(const KernelSpec& spec) {
     const bool whole = onednn::Applies(epilogue);
     const onednn::Conv2DForwardOptions options{.bias = true, .post_ops = whole ? epilogue : Epilogue()};
     ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
-                     PrimitiveKernel(onednn::Conv2DForward(shape, options), {0, 1, 2}, {0}));
+                     PrimitiveKernel(spec, onednn::Conv2DForward(shape, options), {0, 1, 2}, {0}));
     if (kernel.has_value()) return whole ? *std::move(kernel) : ThenActivation<T>(*std::move(kernel), spec, epilogue);
   }
   ASSIGN_OR_RETURN(Kernel product, MakeConv2D<T>(WithoutBias(spec)));
@@ -50,8 +50,8 @@ absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
     if (std::optional<Kernel> fast = WinogradBackpropFilter(spec, shape)) return *std::move(fast);
     ASSIGN_OR_RETURN(
         std::optional<Kernel> kernel,
-        PrimitiveKernel(onednn::Conv2DBackwardWeights(shape, {.bias = true, .gradient_dtype = kDTypeOf<T>}), {0, 2},
-                        {0, 1}));
+        PrimitiveKernel(spec, onednn::Conv2DBackwardWeights(shape, {.bias = true, .gradient_dtype = kDTypeOf<T>}),
+                        {0, 2}, {0, 1}));
     if (kernel.has_value()) return *std::move(kernel);
   }
   return MakeFilterThenBias(spec, &MakeConv2DBackpropFilter<T>, &MakeBiasAddGrad);

@@ -9,6 +9,7 @@ namespace belfry::ops {
 void RegisterLrn(OpRegistry& registry);            // lrn.cc
 void RegisterMoments(OpRegistry& registry);        // moments.cc
 void RegisterBatchNorm(OpRegistry& registry);      // batch_norm.cc
+void RegisterFilterNorm(OpRegistry& registry);     // filter_norm.cc
 void RegisterLayerNorm(OpRegistry& registry);      // layer_norm.cc
 void RegisterRmsNorm(OpRegistry& registry);        // rms_norm.cc
 void RegisterGroupNorm(OpRegistry& registry);      // group_norm.cc
@@ -24,6 +25,10 @@ namespace batch_norm {
 inline constexpr int kX = 0, kScale = 1, kOffset = 2, kAddend = 3;  // inputs
 inline constexpr int kY = 0, kMean = 1, kVariance = 2;              // outputs
 }  // namespace batch_norm
+// Inputs of BatchNormInference.
+namespace batch_norm_inference {
+inline constexpr int kX = 0, kScale = 1, kOffset = 2, kMean = 3, kVariance = 4;
+}
 // Inputs of BatchNormGrad.
 namespace batch_norm_grad {
 inline constexpr int kX = 0, kDy = 1, kScale = 2, kMean = 3, kVariance = 4;
@@ -37,6 +42,9 @@ inline constexpr int kDy = 0, kX = 1;
 // The rewrite "norms" (rewrites/norms.cc). Makes one node of a batch norm, an addition after it and the ReLU after
 // that, where nothing else reads what lies between; and of the gradients of batch norm and of the ReLU over it.
 absl::Status FuseNorms(Program& program, const RewriteContext& context);
+// The rewrite "filter_norms" (rewrites/filter_norms.cc), for CPUs. A convolution or a product of matrices takes a batch
+// norm with fixed statistics after it into its weights, where nothing else reads what lies between.
+absl::Status FoldNormsIntoFilters(Program& program, const RewriteContext& context);
 // The rewrite "lrn_masks" (rewrites/lrn_masks.cc). The gradient of local response normalisation masks what it writes,
 // where its input is the output of a ReLU whose gradient comes next.
 absl::Status MaskLrnGradients(Program& program, const RewriteContext& context);

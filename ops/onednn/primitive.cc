@@ -1,7 +1,10 @@
 #include "ops/onednn/primitive.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
@@ -26,6 +29,7 @@ char* Address(const Primitive::Program::Binding& binding, absl::Span<const void*
     case Buffer::kInput: return const_cast<char*>(static_cast<const char*>(inputs[binding.index])) + binding.offset;
     case Buffer::kOutput: return static_cast<char*>(outputs[binding.index]) + binding.offset;
     case Buffer::kWorkspace: return static_cast<char*>(workspace) + binding.offset;
+    case Buffer::kPrepared: return binding.bound;
   }
   return nullptr;
 }
@@ -34,6 +38,25 @@ char* Address(const Primitive::Program::Binding& binding, absl::Span<const void*
 bool Has(dnnl::cpu_isa wanted) {
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+}
+
+absl::Status Bind(Primitive::Program& program, Primitive::Program::Binding& binding, char* address) {
+  if (address == binding.bound) return absl::OkStatus();
+  const dnnl_status_t status = dnnl_memory_set_data_handle(binding.memory.get(), address);
+  if (status != dnnl_success) return Failed(status, program);
+  binding.bound = address;
+  return absl::OkStatus();
+}
+
+absl::Status Execute(const Primitive::Program& program, const Primitive::Program::Step& step) {
+  const dnnl_status_t status = dnnl_primitive_execute(step.primitive.get(), program.stream.get(),
+                                                      static_cast<int>(step.arguments.size()), step.arguments.data());
+  return status == dnnl_success ? absl::OkStatus() : Failed(status, program);
+}
+
+absl::Status Await(Primitive::Program& program) {
+  const dnnl_status_t status = dnnl_stream_wait(program.stream.get());
+  return status == dnnl_success ? absl::OkStatus() : Failed(status, program);
 }
 
 }  // namespace
@@ -60,6 +83,34 @@ bool Primitive::is_reference() const { return IsReference(program_->implementati
 int Primitive::reorders() const { return program_->reorders; }
 int Primitive::threads() const { return program_->threads; }
 
+absl::Status Primitive::Prepare(int input, const void* data) {
+  Program& program = *program_;
+  const auto found = std::find_if(program.reordered.begin(), program.reordered.end(), [&](const auto& reordered) {
+    return program.bindings[reordered.from].index == input;
+  });
+  if (found == program.reordered.end()) return absl::OkStatus();
+  const Program::Reordered reordered = *found;
+  // A reorder with a scratchpad, which few have, needs a workspace.
+  if (program.steps[reordered.step].arguments.size() > 2) return absl::OkStatus();
+  Program::Binding& to = program.bindings[reordered.to];
+  ASSIGN_OR_RETURN(Tensor prepared,
+                   Tensor::Allocate(DType::kUInt8, Shape({static_cast<int64_t>(to.memory.get_desc().get_size())})));
+  const ScopedParallelThreads threads(program.threads);
+  RETURN_IF_ERROR(StartParallelThreads());
+  // The library takes inputs as non-const pointers.
+  RETURN_IF_ERROR(Bind(program, program.bindings[reordered.from], const_cast<char*>(static_cast<const char*>(data))));
+  RETURN_IF_ERROR(Bind(program, to, static_cast<char*>(prepared.raw())));
+  RETURN_IF_ERROR(Execute(program, program.steps[reordered.step]));
+  RETURN_IF_ERROR(Await(program));
+  to.place = Program::Binding::Buffer::kPrepared;
+  program.prepared.push_back(std::move(prepared));
+  program.steps.erase(program.steps.begin() + static_cast<ptrdiff_t>(reordered.step));
+  program.reordered.erase(found);
+  for (Program::Reordered& later : program.reordered) later.step -= later.step > reordered.step;
+  --program.reorders;
+  return absl::OkStatus();
+}
+
 absl::Status Primitive::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs, void* workspace) {
   Program& program = *program_;
   BELFRY_CHECK(static_cast<int>(inputs.size()) >= program.inputs);
@@ -70,19 +121,10 @@ absl::Status Primitive::Run(absl::Span<const void* const> inputs, absl::Span<voi
   const ScopedParallelThreads threads(program.threads);
   RETURN_IF_ERROR(StartParallelThreads());
   for (Program::Binding& binding : program.bindings) {
-    char* const address = Address(binding, inputs, outputs, workspace);
-    if (address == binding.bound) continue;
-    const dnnl_status_t status = dnnl_memory_set_data_handle(binding.memory.get(), address);
-    if (status != dnnl_success) return Failed(status, program);
-    binding.bound = address;
+    RETURN_IF_ERROR(Bind(program, binding, Address(binding, inputs, outputs, workspace)));
   }
-  for (const Program::Step& step : program.steps) {
-    const dnnl_status_t status = dnnl_primitive_execute(step.primitive.get(), program.stream.get(),
-                                                        static_cast<int>(step.arguments.size()), step.arguments.data());
-    if (status != dnnl_success) return Failed(status, program);
-  }
-  const dnnl_status_t status = dnnl_stream_wait(program.stream.get());
-  return status == dnnl_success ? absl::OkStatus() : Failed(status, program);
+  for (const Program::Step& step : program.steps) RETURN_IF_ERROR(Execute(program, step));
+  return Await(program);
 }
 
 }  // namespace belfry::ops::onednn

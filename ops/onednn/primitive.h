@@ -42,6 +42,10 @@ class Primitive {
   int reorders() const;
   int threads() const;
 
+  // Reorders input `input`, which has these bytes in every run, now instead of in each run; Run then ignores it. Does
+  // nothing if it is not reordered. ResourceExhausted: out of memory. REQUIRES: no Run yet.
+  absl::Status Prepare(int input, const void* data);
+
   // Computes. `inputs` and `outputs` are in the documented order. No buffer may overlap an output unless documented.
   // Buffers should, and the workspace must, be aligned to 64 bytes. Makes no allocation of ours; the library allocates
   // a small argument table per call. Fastest if the pointers are those of the previous run.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "framework/base/check.h"
+#include "framework/base/status.h"
 
 namespace belfry::ops {
 namespace {
@@ -20,11 +21,16 @@ bool HasElements(const KernelSpec& spec) {
          std::all_of(spec.outputs.begin(), spec.outputs.end(), filled);
 }
 
-absl::StatusOr<std::optional<Kernel>> PrimitiveKernel(absl::StatusOr<onednn::Primitive> primitive,
+absl::StatusOr<std::optional<Kernel>> PrimitiveKernel(const KernelSpec& spec,
+                                                      absl::StatusOr<onednn::Primitive> primitive,
                                                       std::vector<int> inputs, std::vector<int> outputs) {
   if (absl::IsUnimplemented(primitive.status())) return std::optional<Kernel>();
   if (!primitive.ok()) return primitive.status();
   BELFRY_CHECK(inputs.size() <= kMaxArguments && outputs.size() <= kMaxArguments);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const void* const data = spec.constant(inputs[i]);
+    if (data != nullptr) RETURN_IF_ERROR(primitive->Prepare(static_cast<int>(i), data));
+  }
   const size_t workspace_bytes = primitive->workspace_bytes();
   auto shared = std::make_shared<onednn::Primitive>(*std::move(primitive));
   return Kernel{[shared, inputs = std::move(inputs), outputs = std::move(outputs)](const KernelContext& context) {

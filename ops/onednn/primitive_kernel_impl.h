@@ -17,9 +17,11 @@ inline bool OneDnnComputes(DType dtype) { return dtype == DType::kFloat32 || dty
 bool HasElements(const KernelSpec& spec);
 
 // A kernel that runs the primitive with the node's tensors reordered: the primitive's input i is the node's input
-// inputs[i]. Nothing if the status is Unimplemented, because oneDNN has no implementation or only a slow one; the
-// caller then uses our own loops. Other errors are returned.
-absl::StatusOr<std::optional<Kernel>> PrimitiveKernel(absl::StatusOr<onednn::Primitive> primitive,
+// inputs[i]. Inputs that are constants are brought into the library's layout once. Nothing if the status is
+// Unimplemented, because oneDNN has no implementation or only a slow one; the caller then uses our own loops. Other
+// errors are returned.
+absl::StatusOr<std::optional<Kernel>> PrimitiveKernel(const KernelSpec& spec,
+                                                      absl::StatusOr<onednn::Primitive> primitive,
                                                       std::vector<int> inputs, std::vector<int> outputs);
 
 }  // namespace belfry::ops

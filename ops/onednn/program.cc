@@ -110,6 +110,7 @@ Builder::MemoryId Builder::Input(int index, const dnnl::memory::desc& plain, con
   if (plain == wanted) return input;
   const MemoryId reordered = Workspace(wanted);
   Reorder(input, reordered);
+  program_->reordered.push_back({input, reordered, program_->steps.size() - 1});
   return reordered;
 }
 

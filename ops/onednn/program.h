@@ -12,6 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "framework/base/dtype.h"
+#include "framework/base/tensor.h"
 #include "ops/onednn/primitive.h"
 
 namespace belfry::ops::onednn {
@@ -39,8 +40,8 @@ absl::Status OnlyReference(const std::string& what, absl::string_view implementa
 struct Primitive::Program {
   // A memory object of the library, and the caller's buffer that it is bound to at each run.
   struct Binding {
-    enum class Buffer { kInput, kOutput, kWorkspace } place;
-    int index;  // of the input or output
+    enum class Buffer { kInput, kOutput, kWorkspace, kPrepared } place;
+    int index;  // of the input, output or prepared tensor
     size_t offset;
     dnnl::memory memory;
     char* bound = nullptr;
@@ -48,6 +49,11 @@ struct Primitive::Program {
   struct Step {
     dnnl::primitive primitive;
     std::vector<dnnl_exec_arg_t> arguments;
+  };
+  // An input that `step` reorders, by bindings.
+  struct Reordered {
+    int from, to;
+    size_t step;
   };
 
   Program();
@@ -59,6 +65,8 @@ struct Primitive::Program {
   dnnl::stream stream;
   std::vector<Binding> bindings;
   std::vector<Step> steps;
+  std::vector<Reordered> reordered;
+  std::vector<Tensor> prepared;  // bytes
 };
 
 // Collects the steps of a Primitive. Methods throw dnnl::error; use them inside Guard. A MemoryId identifies a memory

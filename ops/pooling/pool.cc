@@ -149,7 +149,7 @@ absl::StatusOr<Kernel> MakeMaxPool(const KernelSpec& spec) {
   if (OneDnnFindsWinners<T>(spec, spec.outputs[1].dtype)) {
     auto primitive = onednn::Pool2DForward(shape, /*training=*/true);
     if (!primitive.ok() || primitive->saved_bytes() == spec.outputs[1].bytes()) {
-      ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(std::move(primitive), {0}, {0, 1}));
+      ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(spec, std::move(primitive), {0}, {0, 1}));
       if (kernel.has_value()) return Mended<T>(shape, spec.outputs[1].dtype, *std::move(kernel));
     }
   }
@@ -170,7 +170,7 @@ absl::StatusOr<Kernel> MakeMaxPoolGrad(const KernelSpec& spec) {
   if (OneDnnFindsWinners<T>(spec, spec.inputs[1].dtype)) {
     auto primitive = onednn::Pool2DBackward(shape);
     if (!primitive.ok() || primitive->saved_bytes() == spec.inputs[1].bytes()) {
-      ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(std::move(primitive), {2, 1}, {0}));
+      ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(spec, std::move(primitive), {2, 1}, {0}));
       if (kernel.has_value()) return *std::move(kernel);
     }
   }
@@ -196,7 +196,7 @@ absl::StatusOr<Kernel> MakeAvgPool(const KernelSpec& spec) {
   const Pool2DShape p = Geometry(spec, spec.inputs[0], PoolKind::kAverageExcludePadding);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
-                     PrimitiveKernel(onednn::Pool2DForward(p, /*training=*/true), {0}, {0}));
+                     PrimitiveKernel(spec, onednn::Pool2DForward(p, /*training=*/true), {0}, {0}));
     if (kernel.has_value()) return *std::move(kernel);
   }
   return Kernel{[p](const KernelContext& context) {
@@ -225,7 +225,7 @@ absl::StatusOr<Kernel> MakeAvgPoolGrad(const KernelSpec& spec) {
   using C = Compute<T>;
   const Pool2DShape p = Geometry(spec, spec.inputs[0], PoolKind::kAverageExcludePadding);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
-    ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(onednn::Pool2DBackward(p), {1}, {0}));
+    ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(spec, onednn::Pool2DBackward(p), {1}, {0}));
     if (kernel.has_value()) return *std::move(kernel);
   }
   constexpr bool kDirect = std::is_same_v<T, C>;

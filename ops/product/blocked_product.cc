@@ -83,7 +83,12 @@ BlockedProduct<T>::BlockedProduct(int64_t m, int64_t n, int64_t k, bool transpos
 // The panels of b, then for each thread a block of a, transposed or converted, and sums.
 template <class T>
 int64_t BlockedProduct<T>::workspace_elements() const {
-  return panels_ * k_ * kWidth<C> + threads_ * (block_ + sums_);
+  return packed_elements() + threads_ * (block_ + sums_);
+}
+
+template <class T>
+int64_t BlockedProduct<T>::packed_elements() const {
+  return panels_ * k_ * kWidth<C>;
 }
 
 // Columns beyond n are 0.
@@ -161,23 +166,33 @@ void BlockedProduct<T>::RunTask(int64_t task, const T* a, const C* packed, const
 
 template <class T>
 void BlockedProduct<T>::Run(const T* a, const T* b, const T* bias, T* c, C* workspace) const {
+  Pack(b, workspace);
+  RunPacked(a, workspace, bias, c, workspace);
+}
+
+template <class T>
+void BlockedProduct<T>::Pack(const T* b, C* packed) const {
+  ParallelFor(panels_, static_cast<double>(k_ * kWidth<C>) / 4, [=, this](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel) PackPanel(b, panel, packed);
+  });
+}
+
+template <class T>
+void BlockedProduct<T>::RunPacked(const T* a, const C* packed, const T* bias, T* c, C* workspace) const {
   if (k_ == 0) {
     for (int64_t i = 0; i < m_; ++i)
       bias == nullptr ? std::fill_n(c + i * n_, n_, T(0)) : std::copy_n(bias, n_, c + i * n_);
     return;
   }
-  ParallelFor(panels_, static_cast<double>(k_ * kWidth<C>) / 4, [=, this](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; ++panel) PackPanel(b, panel, workspace);
-  });
   const int64_t tasks = row_tasks_ * panel_tasks_;
   const double cost = static_cast<double>(m_) * static_cast<double>(n_ * k_) /
                       static_cast<double>(2 * simd::Vector<C>::kLanes * threads_);
-  C* const scratch = workspace + panels_ * k_ * kWidth<C>;
+  C* const scratch = workspace + packed_elements();
   ParallelFor(threads_, cost, [=, this](int64_t begin, int64_t end) {
     for (int64_t thread = begin; thread < end; ++thread) {
       C* const own = scratch + thread * (block_ + sums_);
       for (int64_t task = tasks * thread / threads_; task < tasks * (thread + 1) / threads_; ++task) {
-        RunTask(task, a, workspace, bias, c, own);
+        RunTask(task, a, packed, bias, c, own);
       }
     }
   });
@@ -187,5 +202,19 @@ template class BlockedProduct<float>;
 template class BlockedProduct<double>;
 template class BlockedProduct<Half>;
 template class BlockedProduct<BFloat16>;
+
+template <class T>
+Tensor PackedConstant(const void* b, const BlockedProduct<T>& product) {
+  using C = Compute<T>;
+  absl::StatusOr<Tensor> packed = Tensor::Allocate(kDTypeOf<C>, {b == nullptr ? 0 : product.packed_elements()});
+  if (!packed.ok()) return Tensor(kDTypeOf<C>, {0});
+  if (b != nullptr) product.Pack(static_cast<const T*>(b), packed->template data<C>());
+  return *std::move(packed);
+}
+
+template Tensor PackedConstant(const void* b, const BlockedProduct<float>& product);
+template Tensor PackedConstant(const void* b, const BlockedProduct<double>& product);
+template Tensor PackedConstant(const void* b, const BlockedProduct<Half>& product);
+template Tensor PackedConstant(const void* b, const BlockedProduct<BFloat16>& product);
 
 }  // namespace belfry::ops

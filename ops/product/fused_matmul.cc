@@ -36,16 +36,25 @@ absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
                                     .output_dtype = kDTypeOf<T>};
     const bool whole = onednn::Applies(epilogue);
     const onednn::MatMulOptions options{.bias = true, .post_ops = whole ? epilogue : Epilogue()};
-    ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(onednn::MatMul(shape, options), {0, 1, 2}, {0}));
+    ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
+                     PrimitiveKernel(spec, onednn::MatMul(shape, options), {0, 1, 2}, {0}));
     if (kernel.has_value()) return whole ? *std::move(kernel) : ThenActivation<T>(*std::move(kernel), spec, epilogue);
   }
   const Shape& y = spec.outputs[0].shape;
   const int64_t k = spec.inputs[0].shape[transpose_a ? 0 : 1];
   if (HasElements(spec) && (kIsSixteenBit<T> || y.elements() * k >= kSmallProduct)) {
     const BlockedProduct<T> product(y[0], y[1], k, transpose_a, transpose_b);
-    Kernel kernel{[product](const KernelContext& context) {
-                    product.Run(context.input<T>(0), context.input<T>(1), context.input<T>(2), context.output<T>(0),
-                                static_cast<Compute<T>*>(context.workspace));
+    using C = Compute<T>;
+    Kernel kernel{[product, packed = PackedConstant(spec.constant(1), product)](const KernelContext& context) {
+                    const T *const a = context.input<T>(0), *const b = context.input<T>(1);
+                    const T* const bias = context.input<T>(2);
+                    T* const c = context.output<T>(0);
+                    C* const workspace = static_cast<C*>(context.workspace);
+                    if (const C* const ready = packed.template data<C>(); ready != nullptr) {
+                      product.RunPacked(a, ready, bias, c, workspace);
+                    } else {
+                      product.Run(a, b, bias, c, workspace);
+                    }
                     return absl::OkStatus();
                   },
                   sizeof(Compute<T>) * static_cast<size_t>(product.workspace_elements())};

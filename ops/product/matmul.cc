@@ -63,7 +63,8 @@ absl::StatusOr<std::optional<Kernel>> MakePrimitive(const KernelSpec& spec, int6
       y.elements() * k < kSmallProduct) {
     return std::optional<Kernel>();
   }
-  return PrimitiveKernel(onednn::MatMul({.a_batch = BatchOf(spec.inputs[0].shape),
+  return PrimitiveKernel(spec,
+                         onednn::MatMul({.a_batch = BatchOf(spec.inputs[0].shape),
                                          .b_batch = BatchOf(spec.inputs[1].shape),
                                          .m = y[-2],
                                          .k = k,
@@ -89,7 +90,8 @@ std::vector<Pair> PairsOf(const BroadcastPlan& batch) {
 
 // Threads share the products of a batch or, if there are few, each product.
 template <class T>
-Kernel MakeBlocked(std::vector<Pair> pairs, int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b) {
+Kernel MakeBlocked(const KernelSpec& spec, std::vector<Pair> pairs, int64_t m, int64_t n, int64_t k, bool transpose_a,
+                   bool transpose_b) {
   using C = Compute<T>;
   const auto count = static_cast<int64_t>(pairs.size());
   const int64_t sharers = count >= 2 * ParallelThreads() ? ParallelThreads() : 1;
@@ -98,14 +100,24 @@ Kernel MakeBlocked(std::vector<Pair> pairs, int64_t m, int64_t n, int64_t k, boo
   const auto own = static_cast<int64_t>(AlignUp(static_cast<size_t>(product.workspace_elements())));
   Kernel kernel;
   kernel.workspace_bytes = sizeof(C) * static_cast<size_t>(sharers * own);
+  const bool one_b = std::all_of(pairs.begin(), pairs.end(), [](const Pair& pair) { return pair.b == 0; });
+  const Tensor packed = PackedConstant(one_b ? spec.constant(1) : nullptr, product);
   kernel.run = [=, pairs = std::move(pairs)](const KernelContext& context) {
     const T *const a = context.input<T>(0), *const b = context.input<T>(1);
+    const C* const ready = packed.data<C>();
     T* const y = context.output<T>(0);
     C* const workspace = static_cast<C*>(context.workspace);
     const auto for_part = [&](int64_t begin, int64_t end) {
       for (int64_t sharer = begin; sharer < end; ++sharer) {
         for (int64_t i = count * sharer / sharers; i < count * (sharer + 1) / sharers; ++i) {
-          product.Run(a + pairs[i].a * m * k, b + pairs[i].b * k * n, nullptr, y + i * m * n, workspace + sharer * own);
+          const T* const factor = a + pairs[i].a * m * k;
+          T* const to = y + i * m * n;
+          C* const space = workspace + sharer * own;
+          if (ready != nullptr) {
+            product.RunPacked(factor, ready, nullptr, to, space);
+          } else {
+            product.Run(factor, b + pairs[i].b * k * n, nullptr, to, space);
+          }
         }
       }
     };
@@ -130,10 +142,10 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   if (primitive) return *std::move(primitive);
   ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(sa), BatchOf(sb)));
   if constexpr (kIsSixteenBit<T>) {
-    return MakeBlocked<T>(PairsOf(batch), m, n, k, a.transpose, b.transpose);
+    return MakeBlocked<T>(spec, PairsOf(batch), m, n, k, a.transpose, b.transpose);
   } else {
     if constexpr (std::is_floating_point_v<T>) {
-      if (m * n * k >= kSmallProduct) return MakeBlocked<T>(PairsOf(batch), m, n, k, a.transpose, b.transpose);
+      if (m * n * k >= kSmallProduct) return MakeBlocked<T>(spec, PairsOf(batch), m, n, k, a.transpose, b.transpose);
     }
     Kernel kernel;
     kernel.workspace_bytes = sizeof(T) * static_cast<size_t>(a.workspace() + b.workspace());

@@ -46,11 +46,13 @@ struct Epilogue {
 };
 
 // out = in * filter, followed by the epilogue, whose addend and mask may alias `out`. Images and the epilogue have type
-// T, float or BFloat16; the filter and all arithmetic are float.
+// T, float or BFloat16; the filter and all arithmetic are float. Run takes the filter as TransformFilter writes it.
 template <int r, class T>
 struct Correlation {
+  static int64_t FilterFloats(const Problem& problem);
   static int64_t WorkspaceFloats(const Problem& problem);
-  static void Run(const Problem& problem, const T* in, const float* filter, const Epilogue<T>& epilogue, T* out,
+  static void TransformFilter(const Problem& problem, const float* filter, float* transformed);
+  static void Run(const Problem& problem, const T* in, const float* transformed, const Epilogue<T>& epilogue, T* out,
                   float* workspace);
 };
 

@@ -20,7 +20,7 @@ namespace {
 // Cost: n^2 in.c out.c multiplications per tile instead of 16 r^2 in.c out.c, that is 36 instead of 144 for r = 3 and
 // 64 instead of 400 for r = 5, plus transforms that grow only with in.c + out.c.
 //
-// The workspace holds the transformed filter, then for each thread the transformed tiles of `in` and `out` and a patch.
+// The workspace holds for each thread the transformed tiles of `in` and `out` and a patch.
 // With few channels of `in` (`channels` > 0), products are formed while `out` is transformed back, so no tiles of `out`
 // are stored. One vector of padding after each point keeps the points from competing for the same cache sets.
 template <int r, int channels>
@@ -28,7 +28,8 @@ struct CorrelationParts {
   static constexpr int n = kTile + r - 1, points = n * n;
   Layout<n, channels == 0 ? kLanes : kFewChannels> in_layout;
   Layout<n> out_layout;
-  int64_t point, filter, in, out, thread;
+  int64_t point, filter;  // floats from one point of the transformed filter [n, n, in.c, out.c] to the next, and of all
+  int64_t in, out, thread;
 
   explicit CorrelationParts(const Problem& p)
       : in_layout{p.block},
@@ -39,20 +40,6 @@ struct CorrelationParts {
         out(channels == 0 ? p.out.vectors() * out_layout.vector() : 0),
         thread(in + out + points * p.in.vectors() * kLanes) {}
 };
-
-// Transforms the filter to [n, n, in.c, out.c], with `point` floats from one point to the next. Pairs (in.c, out.c) are
-// contiguous and out.c is a multiple of kLanes, so every vector is full.
-template <int r>
-void TransformFilter(const Problem& p, const float* filter, float* to, int64_t point) {
-  constexpr int n = kTile + r - 1;
-  const int64_t in = p.in.c, out = p.out.c;
-  ParallelFor(in, static_cast<double>(out * n * n), [&](int64_t begin, int64_t end) {
-    for (int64_t at = begin * out; at < end * out; at += kLanes) {
-      Transform2D<kFilterMatrix<kTile, r>, PointAxis::kRows>(filter + at, {r * in * out, in * out}, to + at,
-                                                             {n * point, point});
-    }
-  });
-}
 
 // The epilogue besides the bias.
 enum class Finish { kNone, kRelu, kAddendAndMask };
@@ -171,21 +158,35 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
 }  // namespace
 
 template <int r, class T>
+int64_t Correlation<r, T>::FilterFloats(const Problem& problem) {
+  return CorrelationParts<r, 0>(problem).filter;
+}
+
+template <int r, class T>
 int64_t Correlation<r, T>::WorkspaceFloats(const Problem& problem) {
-  return ForChannels(problem.in.c, [&]<int channels>() {
-    const CorrelationParts<r, channels> parts(problem);
-    return parts.filter + problem.threads * parts.thread;
+  return ForChannels(problem.in.c,
+                     [&]<int channels>() { return problem.threads * CorrelationParts<r, channels>(problem).thread; });
+}
+
+// Pairs (in.c, out.c) are contiguous and out.c is a multiple of kLanes, so every vector is full.
+template <int r, class T>
+void Correlation<r, T>::TransformFilter(const Problem& p, const float* filter, float* transformed) {
+  constexpr int n = kTile + r - 1;
+  const int64_t in = p.in.c, out = p.out.c, point = CorrelationParts<r, 0>(p).point;
+  ParallelFor(in, static_cast<double>(out * n * n), [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin * out; at < end * out; at += kLanes) {
+      Transform2D<kFilterMatrix<kTile, r>, PointAxis::kRows>(filter + at, {r * in * out, in * out}, transformed + at,
+                                                             {n * point, point});
+    }
   });
 }
 
 template <int r, class T>
-void Correlation<r, T>::Run(const Problem& p, const T* in, const float* filter, const Epilogue<T>& epilogue, T* out,
-                            float* workspace) {
+void Correlation<r, T>::Run(const Problem& p, const T* in, const float* transformed, const Epilogue<T>& epilogue,
+                            T* out, float* workspace) {
   BELFRY_CHECK(!epilogue.relu || (epilogue.addend == nullptr && epilogue.mask == nullptr));
   ForChannels(p.in.c, [&]<int channels>() {
     const CorrelationParts<r, channels> parts(p);
-    TransformFilter<r>(p, filter, workspace, parts.point);
-    float* const scratch = workspace + parts.filter;
     const double multiplications =
         static_cast<double>(p.tiles() * parts.points) * static_cast<double>(p.in.c * p.out.c);
     const auto run_blocks = epilogue.addend != nullptr || epilogue.mask != nullptr
@@ -195,7 +196,7 @@ void Correlation<r, T>::Run(const Problem& p, const T* in, const float* filter, 
     ParallelFor(p.threads, multiplications / p.threads, [&](int64_t first, int64_t last) {
       for (int64_t thread = first; thread < last; ++thread) {
         const int64_t begin = p.blocks() * thread / p.threads, end = p.blocks() * (thread + 1) / p.threads;
-        run_blocks(p, begin, end, in, workspace, epilogue, out, scratch + thread * parts.thread);
+        run_blocks(p, begin, end, in, transformed, epilogue, out, workspace + thread * parts.thread);
       }
     });
   });

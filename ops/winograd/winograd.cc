@@ -109,9 +109,9 @@ Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass) : shape
   block_ = std::min(block_, (tiles + threads_ - 1) / threads_);
   const Problem p = MakeProblem(shape, pass, threads_, block_);
   weights_at_ = ForFilter(shape.r, [&]<int r>() {
-    return RoundUp(pass == Pass::kBackwardWeights ? FilterGradient<r, T>::WorkspaceFloats(p)
-                                                  : Correlation<r, T>::WorkspaceFloats(p),
-                   kLanes);
+    if (pass == Pass::kBackwardWeights) return RoundUp(FilterGradient<r, T>::WorkspaceFloats(p), kLanes);
+    filter_floats_ = RoundUp(Correlation<r, T>::FilterFloats(p), kLanes);
+    return RoundUp(filter_floats_ + Correlation<r, T>::WorkspaceFloats(p), kLanes);
   });
   const bool weights = pass == Pass::kBackwardData || !std::is_same_v<T, float>;
   workspace_floats_ = weights_at_ + (weights ? shape.r * shape.s * shape.c * shape.k : 0);
@@ -119,17 +119,32 @@ Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass) : shape
 
 template <class T>
 void Convolution<T>::Forward(const T* x, const T* weights, const T* bias, bool relu, T* y, void* workspace) const {
+  float* const transformed = static_cast<float*>(workspace);
+  TransformWeights(weights, transformed, workspace);
+  ForwardTransformed(x, transformed, bias, relu, y, workspace);
+}
+
+template <class T>
+void Convolution<T>::TransformWeights(const T* weights, float* transformed, void* workspace) const {
   const Problem p = MakeProblem(shape_, Pass::kForward, threads_, block_);
-  float* const floats = static_cast<float*>(workspace);
-  const Epilogue<T> epilogue{.bias = bias, .relu = relu};
   ForFilter(shape_.r, [&]<int r>() {
     if constexpr (std::is_same_v<T, float>) {
-      Correlation<r, T>::Run(p, x, weights, epilogue, y, floats);
+      Correlation<r, T>::TransformFilter(p, weights, transformed);
     } else {
-      ToFloats(weights, shape_.r * shape_.s * shape_.c * shape_.k, floats + weights_at_);
-      Correlation<r, T>::Run(p, x, floats + weights_at_, epilogue, y, floats);
+      float* const floats = static_cast<float*>(workspace) + weights_at_;
+      ToFloats(weights, shape_.r * shape_.s * shape_.c * shape_.k, floats);
+      Correlation<r, T>::TransformFilter(p, floats, transformed);
     }
   });
+}
+
+template <class T>
+void Convolution<T>::ForwardTransformed(const T* x, const float* transformed, const T* bias, bool relu, T* y,
+                                        void* workspace) const {
+  const Problem p = MakeProblem(shape_, Pass::kForward, threads_, block_);
+  const Epilogue<T> epilogue{.bias = bias, .relu = relu};
+  float* const floats = static_cast<float*>(workspace) + filter_floats_;
+  ForFilter(shape_.r, [&]<int r>() { Correlation<r, T>::Run(p, x, transformed, epilogue, y, floats); });
 }
 
 // The reversed filter in the workspace is float for both dtypes, so the conversion of bfloat16 costs no extra pass.
@@ -140,7 +155,10 @@ void Convolution<T>::BackwardData(const T* dy, const T* weights, const T* addend
   float* const floats = static_cast<float*>(workspace);
   ReverseFilter(shape_, weights, floats + weights_at_);
   const Epilogue<T> epilogue{.addend = addend, .mask = mask};
-  ForFilter(shape_.r, [&]<int r>() { Correlation<r, T>::Run(p, dy, floats + weights_at_, epilogue, dx, floats); });
+  ForFilter(shape_.r, [&]<int r>() {
+    Correlation<r, T>::TransformFilter(p, floats + weights_at_, floats);
+    Correlation<r, T>::Run(p, dy, floats, epilogue, dx, floats + filter_floats_);
+  });
 }
 
 template <class T>

@@ -37,6 +37,11 @@ class Convolution {
 
   // y = x * weights [+ bias], then max(y, 0) if `relu`. `bias` may be null.
   void Forward(const T* x, const T* weights, const T* bias, bool relu, T* y, void* workspace) const;
+  // The same in two parts, for weights that are those of many calls. `transformed` has filter_floats() floats, and is
+  // aligned to 64 bytes.
+  void TransformWeights(const T* weights, float* transformed, void* workspace) const;
+  void ForwardTransformed(const T* x, const float* transformed, const T* bias, bool relu, T* y, void* workspace) const;
+  int64_t filter_floats() const { return filter_floats_; }
   // dx from dy, then + `addend`, then 0 where `mask` is not above 0. Both have the shape of dx, may be null, and may
   // alias dx.
   void BackwardData(const T* dy, const T* weights, const T* addend, const T* mask, T* dx, void* workspace) const;
@@ -46,8 +51,9 @@ class Convolution {
  private:
   onednn::Conv2DShape shape_;
   int threads_;
-  int64_t block_;       // tiles that one thread holds in the transformed domain at a time
-  int64_t weights_at_;  // offset in the workspace, in floats, of the float filter or its gradient
+  int64_t block_;              // tiles that one thread holds in the transformed domain at a time
+  int64_t filter_floats_ = 0;  // of the transformed filter, with which the workspace begins
+  int64_t weights_at_;         // offset in the workspace, in floats, of the float filter or its gradient
   int64_t workspace_floats_;
 };
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "framework/compiler/eager.h"
@@ -6,11 +7,18 @@
 namespace belfry {
 namespace {
 
-bool Foldable(const Program& program, const ProgramNode& node) {
+// The most bytes that a constant in place of an output of `node` may have.
+size_t LargestFolded(const Program& program, const ProgramNode& node, Fold fold) {
+  size_t bytes = 0;
+  for (const Value& input : node.inputs) bytes += program.spec(input).bytes();
+  return fold == Fold::kWeights ? std::max(bytes, kMaxFoldedBytes) : kMaxFoldedBytes;
+}
+
+bool Foldable(const Program& program, const ProgramNode& node, Fold fold) {
   if (node.op->kind != OpKind::kKernel && node.op->kind != OpKind::kView) return false;
   if (node.op->stateful || !node.control_inputs.empty() || node.outputs.empty() || node.inputs.empty()) return false;
   for (const TensorSpec& output : node.outputs) {
-    if (output.bytes() > kMaxFoldedBytes) return false;
+    if (output.bytes() > LargestFolded(program, node, fold)) return false;
   }
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (program.nodes[node.inputs[i].node].op->kind == OpKind::kConst) continue;
@@ -40,10 +48,10 @@ bool IsIdentity(const Program& program, const ProgramNode& node) {
 
 }  // namespace
 
-absl::Status FoldConstants(Program& program) {
+absl::Status FoldConstants(Program& program, Fold fold) {
   for (auto& node : program.nodes) {
     DropControlsOnConstants(program, node);
-    if (!Foldable(program, node)) continue;
+    if (!Foldable(program, node, fold)) continue;
     const absl::StatusOr<std::vector<Tensor>> outputs = RunOp(*node.op, node.attrs, ConstantInputs(program, node));
     // An error would occur in the step as well, and is reported there if the node runs.
     if (!outputs.ok() || outputs->size() != 1) continue;

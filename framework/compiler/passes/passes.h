@@ -30,10 +30,11 @@ absl::Status InferShapes(Program& program);
 // agree on size, shapes or reduction.
 absl::Status FindCollectives(Program& program);
 
-// Larger results are neither folded nor merged: a folded constant takes memory as long as its plan lives.
+// Larger results are not merged, nor folded unless they are weights: a folded constant takes memory as long as its plan
+// lives.
 inline constexpr size_t kMaxFoldedBytes = 4096;
-// Computes small results that depend only on constants, or only on shapes, and makes constants of them.
-absl::Status FoldConstants(Program& program);
+// Computes results that depend only on constants, or only on shapes, and makes constants of them.
+absl::Status FoldConstants(Program& program, Fold fold);
 // Bypasses sums and broadcasts to the shape that their operand already has (OpDef::identity_if_same_shape).
 absl::Status DropIdentities(Program& program);
 // Bypasses collectives that have a single rank.

@@ -213,26 +213,46 @@ absl::StatusOr<SavedModel> SavedModel::Open(const std::string& path, const OpReg
   model.inputs_ = std::move(read->inputs);
   model.outputs_ = std::move(read->outputs);
   for (const NamedOutput& output : model.outputs_) model.fetches_.push_back(output.value);
-  ASSIGN_OR_RETURN(model.session_, Session::Create(*model.graph_, devices, options));
+  SessionOptions with_weights = options;
+  with_weights.fold = Fold::kWeights;
+  ASSIGN_OR_RETURN(model.session_, Session::Create(*model.graph_, devices, with_weights));
   return model;
 }
 
-absl::StatusOr<std::vector<Tensor>> SavedModel::Run(absl::Span<const Tensor> values) const {
-  if (values.size() != inputs_.size()) {
+absl::Status SavedModel::Check(absl::Span<const TensorSpec> specs) const {
+  if (specs.size() != inputs_.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("The model takes ", inputs_.size(), " inputs, but ", values.size(), " values were given"));
+        absl::StrCat("The model takes ", inputs_.size(), " inputs, but ", specs.size(), " were given"));
   }
-  std::vector<Feed> feeds;
-  for (size_t i = 0; i < values.size(); ++i) {
+  for (size_t i = 0; i < specs.size(); ++i) {
     const auto& [name, input] = inputs_[i];
-    if (values[i].dtype() != input.dtype() || !input.shape().CompatibleWith(values[i].shape())) {
-      return absl::InvalidArgumentError(absl::StrCat("Input '", name, "' is ", DTypeName(values[i].dtype()), " ",
-                                                     values[i].shape().ToString(), ", but must be ",
-                                                     DTypeName(input.dtype()), " ", input.shape().ToString()));
-    }
-    feeds.push_back({input, values[i]});
+    const Shape& shape = specs[i].shape;
+    if (specs[i].dtype == input.dtype() && shape.known() && input.shape().CompatibleWith(shape)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("Input '", name, "' is ", DTypeName(specs[i].dtype), " ",
+                                                   shape.ToString(), ", but must be ", DTypeName(input.dtype()), " ",
+                                                   input.shape().ToString()));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Tensor>> SavedModel::Run(absl::Span<const Tensor> values) const {
+  std::vector<TensorSpec> specs;
+  for (const Tensor& value : values) specs.push_back({value.dtype(), value.shape()});
+  RETURN_IF_ERROR(Check(specs));
+  std::vector<Feed> feeds;
+  for (size_t i = 0; i < values.size(); ++i) feeds.push_back({inputs_[i].value, values[i]});
   return session_->Run(feeds, fetches_);
+}
+
+absl::StatusOr<std::unique_ptr<PreparedStep>> SavedModel::Prepare(absl::Span<const Shape> shapes) const {
+  std::vector<TensorSpec> specs;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    specs.push_back({i < inputs_.size() ? inputs_[i].value.dtype() : DType::kFloat32, shapes[i]});
+  }
+  RETURN_IF_ERROR(Check(specs));
+  std::vector<FeedSpec> feeds;
+  for (size_t i = 0; i < shapes.size(); ++i) feeds.push_back({inputs_[i].value, shapes[i]});
+  return session_->Prepare(feeds, fetches_);
 }
 
 }  // namespace belfry

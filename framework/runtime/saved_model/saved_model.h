@@ -48,10 +48,14 @@ class SavedModel {
   // compiles a plan for them. InvalidArgument: the name of an input that does not fit, with what it must be. Other
   // errors are those of Session::Run. Thread-safe; runs go side by side.
   absl::StatusOr<std::vector<Tensor>> Run(absl::Span<const Tensor> values) const;
+  // Compiles a step for inputs of these shapes, in the order of inputs(), that is to run again and again; its fetches
+  // are the outputs. Errors: as above. Thread-safe. The step must not outlive this model.
+  absl::StatusOr<std::unique_ptr<PreparedStep>> Prepare(absl::Span<const Shape> shapes) const;
   Session& session() const { return *session_; }
 
  private:
   SavedModel() = default;
+  absl::Status Check(absl::Span<const TensorSpec> specs) const;
 
   std::unique_ptr<Graph> graph_;
   std::vector<NamedOutput> inputs_, outputs_;
