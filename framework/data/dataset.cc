@@ -16,13 +16,14 @@ constexpr int64_t kSampledExamples = 64;
 
 }  // namespace
 
-absl::Status ReadInto(const Dataset& dataset, int64_t index, const Example& example) {
+absl::Status ReadInto(const Dataset& dataset, int64_t index, const Example& example,
+                      const std::optional<Variation>& variation) {
   const auto thrown = [&](absl::string_view what) {
     return absl::InternalError(absl::StrCat("Dataset::Read of example ", index, " threw an exception: ", what));
   };
   return CatchOutOfMemory("the reading of an example", [&]() -> absl::Status {
     try {
-      return dataset.Read(index, example);
+      return variation.has_value() ? dataset.ReadVaried(index, *variation, example) : dataset.Read(index, example);
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception& error) {

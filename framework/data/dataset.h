@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,12 @@ class Example {
   const absl::Span<std::byte* const> places_;
 };
 
+// What examples that vary, such as random parts of pictures, depend on besides their index.
+struct Variation {
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+};
+
 // A set of examples with random access. Immutable, so any number of threads may read at once.
 class Dataset {
  public:
@@ -43,10 +50,16 @@ class Dataset {
   // uses may throw, is an Internal error of the reader, with its what() and the index; std::bad_alloc is
   // ResourceExhausted. REQUIRES: 0 <= index < size().
   virtual absl::Status Read(int64_t index, const Example& example) const = 0;
+  // True if examples vary from epoch to epoch; then a Prefetcher reads them by ReadVaried.
+  virtual bool varies() const { return false; }
+  virtual absl::Status ReadVaried(int64_t index, const Variation&, const Example& example) const {
+    return Read(index, example);
+  }
 };
 
-// Dataset::Read, with exceptions as errors. For all that read examples.
-absl::Status ReadInto(const Dataset& dataset, int64_t index, const Example& example);
+// Dataset::Read or, with a variation, ReadVaried, with exceptions as errors. For all that read examples.
+absl::Status ReadInto(const Dataset& dataset, int64_t index, const Example& example,
+                      const std::optional<Variation>& variation = {});
 
 // Example `index`: a new tensor for each field. Errors: those of Dataset::Read. REQUIRES: 0 <= index < size().
 absl::StatusOr<std::vector<Tensor>> ReadExample(const Dataset& dataset, int64_t index);

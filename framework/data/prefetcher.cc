@@ -45,6 +45,9 @@ absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& optio
   if (dataset.size() >= int64_t{1} << 32) return invalid("the dataset has 2^32 examples or more: ", dataset.size());
   if (options.batch_size < 1) return invalid("batch_size is ", options.batch_size, "; expected at least 1");
   RETURN_IF_ERROR(CheckTowers(options.towers, options.first_tower, options.local_towers));
+  if (options.augment == AugmentBy::kStepFromResident && dataset.varies()) {
+    return invalid("examples differ from epoch to epoch, so that their images cannot stay in the memory of a device");
+  }
   if (options.stride < 1) return invalid("stride is ", options.stride, "; expected at least 1");
   if (options.threads < 0 || options.threads > kMaxThreads) {
     return invalid("threads is ", options.threads, "; expected 0 to ", kMaxThreads);
@@ -347,7 +350,8 @@ absl::Status Prefetcher::ReadTo(int64_t index, int64_t epoch, absl::Span<std::by
   for (size_t i = 0; i < outputs.size(); ++i) {
     maker.places[i] = maker.images[i].empty() ? outputs[i] : maker.images[i].data();
   }
-  RETURN_IF_ERROR(ReadInto(dataset_, index, Example(maker.places)));
+  const Variation variation{.seed = options_.seed, .epoch = epoch};
+  RETURN_IF_ERROR(ReadInto(dataset_, index, Example(maker.places), variation));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!maker.augmenters[i].has_value()) continue;
     maker.augmenters[i]->Apply(reinterpret_cast<const uint8_t*>(maker.places[i]), epoch, index,

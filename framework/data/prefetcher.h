@@ -52,7 +52,8 @@ class Prefetcher final : public BatchSource {
  public:
   // Starts reading at once. `dataset` must outlive the result. InvalidArgument for options that cannot make a batch:
   // sizes below 1, a start outside the epoch, an image policy that does not fit, an empty dataset or one whose fields
-  // are not as CheckFields wants them. ResourceExhausted if the system has no threads left.
+  // are not as CheckFields wants them, or whose images are to stay on a device and vary. ResourceExhausted if the
+  // system has no threads left.
   static absl::StatusOr<std::unique_ptr<Prefetcher>> Create(const Dataset& dataset, PrefetcherOptions options);
   ~Prefetcher() override;
   Prefetcher(const Prefetcher&) = delete;

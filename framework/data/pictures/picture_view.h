@@ -1,0 +1,27 @@
+// The part of a picture that an example shows, and its changes of colour. Internal.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "framework/data/dataset.h"
+#include "framework/data/pictures/pictures.h"
+#include "framework/data/pictures/resize.h"
+
+namespace belfry::data {
+
+// What an example draws at random. Factors are in units of 1 / kFactorOne.
+struct PictureView {
+  PictureBox box;
+  int brightness, contrast, saturation;
+};
+inline constexpr int kFactorOne = 1 << 12;
+
+// For a picture of height x width pixels, as `options` say; without a variation nothing is random.
+PictureView DrawView(const PictureOptions& options, int64_t height, int64_t width, int64_t index,
+                     const std::optional<Variation>& variation);
+
+// Changes the colours of [height, width, channels] in place, in integers.
+void ChangeColours(const PictureView& view, int64_t pixels, int channels, uint8_t* values);
+
+}  // namespace belfry::data

@@ -1,0 +1,64 @@
+// Data sets of pictures in files: PNG and JPEG of any size.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/data/dataset.h"
+#include "framework/data/table/csv.h"
+
+namespace belfry::data {
+
+// A random part of a picture: an area of `min_area` to `max_area` of the whole, with a ratio of width to height from
+// `min_ratio` to `max_ratio`, each uniform, the ratio by its logarithm (Szegedy et al., "Going deeper with
+// convolutions", 2015, section 6).
+struct RandomResizedCrop {
+  double min_area = 0.08, max_area = 1;
+  double min_ratio = 3.0 / 4, max_ratio = 4.0 / 3;
+};
+
+// Random changes of colour, in this order. Each is a factor uniform in [1 - x, 1 + x]: of all values; of their distance
+// from the picture's mean grey; and of their distance from the pixel's own grey. 0: none.
+struct ColourJitter {
+  double brightness = 0, contrast = 0, saturation = 0;  // each in [0, 1]
+};
+
+// The way from a picture to an example. What is random depends on (seed, epoch, index) only, and only where a
+// Prefetcher reads; the pictures and masks of an example are cut alike.
+struct PictureOptions {
+  int64_t height = 224, width = 224;  // pixels of an example; up to 16384
+  int channels = 3;                   // 3: RGB, 1: grey
+  // Without a random crop: the share of the picture, in the middle, that an example holds, along the direction in which
+  // less of it fits; 224 / 256 is usual in evaluations. 1: as much as possible.
+  double central = 1;
+  std::optional<RandomResizedCrop> random_crop = {};
+  ColourJitter jitter = {};  // not of masks
+  // Reads all files once when the data set is opened, in all threads, and leaves out those that cannot be decoded, with
+  // a warning that counts and names them. Otherwise the first one that is read is an error.
+  bool skip_broken = false;
+  // Of a list: the columns with paths of pictures, and of masks, which are grey and resized without mixing values. A
+  // path is relative to the folder of the list.
+  std::vector<std::string> pictures = {"image"}, masks = {};
+  CsvOptions csv = {};  // of a list: its other columns
+};
+
+// The pictures in a folder that has a folder for each class: fields "image", uint8 [height, width, channels], and
+// "label", int32 [], the number of the class in the order of their names, which are the field's category_names. Files
+// count whose names end in .png, .jpg or .jpeg, in letters of either case, also those in folders below; hidden ones do
+// not. Examples are ordered by class, then by path.
+//
+// Or a list, a CSV file: a field for each of its columns. An image policy (PrefetcherOptions::images) flips, changes
+// and normalises what comes of either.
+//
+// Reading is thread-safe, and an example is decoded whenever it is read. Errors: NotFound: no such folder or file;
+// InvalidArgument: options out of range, a folder without classes or pictures, a list without the columns; those of
+// ReadCsv. Dataset::Read: those of io::DecodePicture and of reading the file, with its path; InvalidArgument for a mask
+// of another size than the first picture of its example.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(const std::string& folder_or_list,
+                                                    const PictureOptions& options = {});
+
+}  // namespace belfry::data

@@ -1,0 +1,22 @@
+// The decoders behind DecodePicture. Internal.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "framework/io/pictures/picture.h"
+
+namespace belfry::io {
+
+// jpeg.cc, png_decoder.cc. Sizes are as stored, before the orientation; so are the pixels.
+absl::StatusOr<PictureHeader> ReadJpegHeader(absl::string_view bytes);
+absl::StatusOr<Picture> DecodeJpeg(absl::string_view bytes, const DecodeOptions& options);
+absl::StatusOr<PictureHeader> ReadPngHeader(absl::string_view bytes);
+absl::StatusOr<Picture> DecodePng(absl::string_view bytes, const DecodeOptions& options);
+
+// ResourceExhausted if a picture of this size is too large; InvalidArgument if it has no pixels.
+absl::Status CheckPictureSize(int64_t height, int64_t width);
+
+// The orientation that an EXIF segment states, which begins with "Exif\0\0"; 1 if it states none that is valid.
+int ExifOrientation(absl::string_view segment);
+
+}  // namespace belfry::io

@@ -1,0 +1,262 @@
+#include "framework/data/pictures/pictures.h"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "absl/strings/str_cat.h"
+#include "framework/data/pictures/picture_view.h"
+#include "framework/data/prefetcher.h"
+#include "tests/framework/base/same_bits.h"
+#include "tests/framework/io/encode_pictures.h"
+#include "tests/main/seed.h"
+
+namespace belfry::data {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+// One colour.
+std::vector<uint8_t> Plain(int height, int width, std::vector<uint8_t> colour) {
+  std::vector<uint8_t> pixels;
+  for (int i = 0; i < height * width; ++i) pixels.insert(pixels.end(), colour.begin(), colour.end());
+  return pixels;
+}
+
+class PicturesTest : public testing::Test {
+ protected:
+  PicturesTest() : folder_(fs::path(testing::TempDir()) / absl::StrCat("belfry_pictures_", getpid())) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  ~PicturesTest() override { fs::remove_all(folder_); }
+
+  void Write(const std::string& name, const std::string& bytes) const {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+  }
+  // Three classes of colours, one picture in a folder below, and files that do not count.
+  void WriteClasses() const {
+    Write("red/1.png", EncodeAnyPng(Plain(20, 30, {250, 10, 20}), 20, 30));
+    Write("red/deep/2.JPG", EncodeJpeg(Plain(64, 40, {250, 10, 20}), 64, 40));
+    Write("green/1.jpeg", EncodeJpeg(Plain(300, 200, {10, 240, 20}), 300, 200));
+    Write("blue/1.png", EncodeAnyPng(Plain(1, 1, {5, 6, 230}), 1, 1));
+    Write("blue/notes.txt", "no picture");
+    Write("blue/.hidden.png", "none");
+    Write(".git/1.png", "none");
+  }
+  std::string path(const std::string& name = "") const { return (folder_ / name).string(); }
+
+  fs::path folder_;
+};
+
+TEST_F(PicturesTest, AFolderForEachClass) {
+  WriteClasses();
+  const auto dataset = OpenImages(path(), {.height = 12, .width = 16});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const Dataset& data = **dataset;
+  ASSERT_EQ(data.size(), 4);
+  ASSERT_EQ(data.fields().size(), 2u);
+  EXPECT_EQ(data.fields()[0].ToString(), "image uint8 [12,16,3]");
+  EXPECT_EQ(data.fields()[1].categories, 3);
+  EXPECT_THAT(data.fields()[1].category_names, ElementsAre("blue", "green", "red"));
+  const std::vector<std::vector<int>> colours = {{5, 6, 230}, {10, 240, 20}, {250, 10, 20}, {250, 10, 20}};
+  const std::vector<int> labels = {0, 1, 2, 2};
+  for (int i = 0; i < 4; ++i) {
+    const auto example = ReadExample(data, i);
+    ASSERT_TRUE(example.ok()) << example.status();
+    EXPECT_EQ((*example)[1].scalar<int32_t>(), labels[i]);
+    const auto pixels = (*example)[0].span<uint8_t>();
+    for (size_t at = 0; at < pixels.size(); ++at) ASSERT_NEAR(pixels[at], colours[i][at % 3], 3) << i;
+  }
+}
+
+TEST_F(PicturesTest, AListWithLabelsNumbersAndMasks) {
+  Write("a.png", EncodeAnyPng(Plain(8, 8, {200, 0, 0}), 8, 8));
+  Write("b.png", EncodeAnyPng(Plain(8, 4, {0, 200, 0}), 8, 4));
+  std::vector<uint8_t> mask(64, 0);
+  for (int i = 32; i < 64; ++i) mask[i] = 7;
+  Write("a_mask.png", EncodeAnyPng(mask, 8, 8, {.channels = 1}));
+  Write("b_mask.png", EncodeAnyPng(Plain(8, 4, {3}), 8, 4, {.channels = 1}));
+  Write("list.csv", "picture,mask,weight,kind\na.png,a_mask.png,1.5,cat\nb.png,b_mask.png,-2,dog\n");
+  const auto dataset =
+      OpenImages(path("list.csv"), {.height = 4, .width = 4, .pictures = {"picture"}, .masks = {"mask"}});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ(FieldsText((*dataset)->fields()),
+            "picture uint8 [4,4,3], mask uint8 [4,4,1], weight float32 [], kind int32 []");
+  const auto a = ReadExample(**dataset, 0), b = ReadExample(**dataset, 1);
+  ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
+  // Values of masks are never mixed.
+  EXPECT_EQ((*a)[1].ToDoubles(), (std::vector<double>{0, 0, 0, 0, 0, 0, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7}));
+  EXPECT_EQ((*b)[1].ToDoubles(), std::vector<double>(16, 3));
+  EXPECT_EQ((*a)[0].ToDoubles(3), (std::vector<double>{200, 0, 0}));
+  EXPECT_EQ((*b)[2].scalar<float>(), -2);
+  EXPECT_NE((*a)[3].scalar<int32_t>(), (*b)[3].scalar<int32_t>());
+
+  Write("b_mask.png", EncodeAnyPng(Plain(8, 5, {3}), 8, 5, {.channels = 1}));
+  EXPECT_THAT(std::string(ReadExample(**dataset, 1).status().message()),
+              AllOf(HasSubstr("b_mask.png: has 8x5 pixels"), HasSubstr("b.png of the same example has 8x4")));
+}
+
+TEST_F(PicturesTest, ResizesAsTheAreaOfEachPixelSays) {
+  // Two columns of 10 and 20, made half as wide, and back.
+  const io::Picture picture{2, 4, 1, {10, 20, 10, 20, 10, 20, 10, 20}};
+  ResizeScratch scratch;
+  std::vector<uint8_t> small(2), same(8);
+  ResizePicture(picture, {0, 0, 2, 4}, 1, 2, Resampling::kBilinear, small.data(), scratch);
+  for (const uint8_t value : small) EXPECT_NEAR(value, 15, 1);
+  ResizePicture(picture, {0, 0, 2, 4}, 2, 4, Resampling::kBilinear, same.data(), scratch);
+  EXPECT_EQ(same, picture.pixels);
+  ResizePicture(picture, {0, 1, 1, 2}, 1, 2, Resampling::kNearest, small.data(), scratch);
+  EXPECT_EQ(small, (std::vector<uint8_t>{20, 20}));
+  // A constant stays one, whatever the sizes: weights add up to 1 exactly.
+  for (int turn = 0; turn < 200; ++turn) {
+    const auto extent = [] { return 1 + static_cast<int64_t>(TestRandom()() % 70); };
+    io::Picture plain{extent(), extent(), 3, {}};
+    plain.pixels.assign(plain.height * plain.width * 3, 255);
+    const int64_t height = extent(), width = extent();
+    std::vector<uint8_t> to(height * width * 3);
+    std::uniform_real_distribution<double> uniform(0, 0.45);
+    const auto h = static_cast<double>(plain.height), w = static_cast<double>(plain.width);
+    const PictureBox box{uniform(TestRandom()) * h, uniform(TestRandom()) * w, (1 - uniform(TestRandom())) * h,
+                         (1 - uniform(TestRandom())) * w};
+    ResizePicture(plain, box, height, width, Resampling::kBilinear, to.data(), scratch);
+    EXPECT_EQ(to, std::vector<uint8_t>(to.size(), 255));
+  }
+}
+
+TEST_F(PicturesTest, TakesTheMiddle) {
+  const PictureOptions options{.height = 10, .width = 20, .central = 0.5};
+  const PictureBox box = DrawView(options, 100, 100, 0, std::nullopt).box;
+  EXPECT_DOUBLE_EQ(box.top, 37.5);
+  EXPECT_DOUBLE_EQ(box.bottom, 62.5);
+  EXPECT_DOUBLE_EQ(box.left, 25);
+  EXPECT_DOUBLE_EQ(box.right, 75);
+}
+
+TEST_F(PicturesTest, RandomPartsAreWithinTheirRanges) {
+  const PictureOptions options{.random_crop = RandomResizedCrop{.min_area = 0.2, .max_area = 0.6}};
+  std::set<double> areas;
+  for (int i = 0; i < 300; ++i) {
+    const PictureBox box = DrawView(options, 400, 300, i, Variation{.seed = 5, .epoch = i / 100}).box;
+    const double height = box.bottom - box.top, width = box.right - box.left;
+    EXPECT_GE(box.top, 0);
+    EXPECT_LE(box.bottom, 400);
+    EXPECT_LE(box.right, 300);
+    EXPECT_GT(height * width / 120000, 0.19);
+    EXPECT_LT(height * width / 120000, 0.61);
+    EXPECT_GT(width / height, 0.73);
+    EXPECT_LT(width / height, 1.36);
+    areas.insert(height * width);
+  }
+  EXPECT_GT(areas.size(), 250u);
+  // Long pictures, for which none fits.
+  const PictureBox box = DrawView(options, 1000, 2, 0, Variation{}).box;
+  EXPECT_GT(box.bottom, box.top);
+  EXPECT_LE(box.right, 2);
+}
+
+TEST_F(PicturesTest, ColoursChangeByTheirFactors) {
+  std::vector<uint8_t> pixels = {100, 150, 200, 0, 255, 30};
+  const std::vector<uint8_t> original = pixels;
+  ChangeColours({{}, kFactorOne, kFactorOne, kFactorOne}, 2, 3, pixels.data());
+  EXPECT_EQ(pixels, original);
+  ChangeColours({{}, kFactorOne / 2, kFactorOne, kFactorOne}, 2, 3, pixels.data());
+  EXPECT_THAT(pixels, ElementsAre(50, 75, 100, 0, 128, 15));
+  pixels = original;
+  ChangeColours({{}, kFactorOne, kFactorOne, 0}, 2, 3, pixels.data());
+  EXPECT_THAT(pixels, ElementsAre(141, 141, 141, 153, 153, 153));
+  pixels = original;
+  ChangeColours({{}, kFactorOne, 0, kFactorOne}, 2, 3, pixels.data());
+  EXPECT_EQ(pixels, std::vector<uint8_t>(6, 147));
+}
+
+// The batches of a prefetcher over these pictures.
+std::vector<Tensor> Batches(const Dataset& dataset, int threads, int64_t epochs) {
+  const auto source = Prefetcher::Create(dataset, {.batch_size = 2, .seed = 9, .epochs = epochs, .threads = threads});
+  EXPECT_TRUE(source.ok()) << source.status();
+  std::vector<Tensor> batches;
+  for (auto batch = (*source)->Next(); batch.ok(); batch = (*source)->Next()) {
+    batches.push_back(batch->towers()[0].fields[0].Clone());
+  }
+  return batches;
+}
+
+TEST_F(PicturesTest, VaryFromEpochToEpochAndNotWithThreads) {
+  std::vector<uint8_t> noise(90 * 70 * 3);
+  for (uint8_t& value : noise) value = static_cast<uint8_t>(TestRandom()());
+  for (int i = 0; i < 4; ++i) {
+    std::rotate(noise.begin(), noise.begin() + 999, noise.end());
+    Write(absl::StrCat("noise/", i, ".png"), EncodeAnyPng(noise, 90, 70));
+  }
+  const auto dataset = OpenImages(
+      path(),
+      {.height = 9, .width = 9, .random_crop = RandomResizedCrop{}, .jitter = {.brightness = 0.3, .saturation = 1}});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_TRUE((*dataset)->varies());
+  const std::vector<Tensor> one = Batches(**dataset, 1, 3), three = Batches(**dataset, 3, 3);
+  ASSERT_EQ(one.size(), 6u);
+  ASSERT_EQ(three.size(), 6u);
+  std::set<std::string> different;
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_TRUE(SameBits(one[i], three[i])) << i;
+    for (int k = 0; k < 2; ++k) {
+      different.emplace(static_cast<const char*>(one[i].raw()) + k * one[i].bytes() / 2, one[i].bytes() / 2);
+    }
+  }
+  EXPECT_EQ(different.size(), 12u);
+  const auto resident = Prefetcher::Create(
+      **dataset, {.batch_size = 2, .images = {{"image", {}}}, .augment = AugmentBy::kStepFromResident});
+  EXPECT_THAT(std::string(resident.status().message()), HasSubstr("differ from epoch to epoch"));
+}
+
+TEST_F(PicturesTest, SkipsBrokenFilesIfAsked) {
+  WriteClasses();
+  const std::string jpeg = EncodeJpeg(Plain(64, 64, {1, 2, 3}), 64, 64);
+  Write("blue/2.jpg", jpeg.substr(0, jpeg.size() / 2));
+  Write("green/0.png", "not a picture");
+  const auto all = OpenImages(path(), {.height = 8, .width = 8});
+  ASSERT_TRUE(all.ok()) << all.status();
+  ASSERT_EQ((*all)->size(), 6);
+  EXPECT_THAT(std::string(ReadExample(**all, 1).status().message()),
+              HasSubstr("blue/2.jpg: the JPEG "));
+  EXPECT_THAT(std::string(ReadExample(**all, 2).status().message()), HasSubstr("green/0.png: the file is neither"));
+  const auto whole = OpenImages(path(), {.height = 8, .width = 8, .skip_broken = true});
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ASSERT_EQ((*whole)->size(), 4);
+  for (int64_t i = 0; i < 4; ++i) {
+    const int64_t before[] = {0, 3, 4, 5};
+    EXPECT_TRUE(SameBits((*ReadExample(**whole, i))[0], (*ReadExample(**all, before[i]))[0])) << i;
+  }
+}
+
+TEST_F(PicturesTest, SaysWhatIsWrong) {
+  const auto error = [&](const std::string& name, const PictureOptions& options) {
+    return std::string(OpenImages(path(name), options).status().message());
+  };
+  EXPECT_THAT(error("", {}), HasSubstr("has no pictures: expected a folder for each class"));
+  EXPECT_THAT(error("none", {}), HasSubstr("none"));
+  WriteClasses();
+  EXPECT_THAT(error("", {.height = 0}), HasSubstr("0x224 pixels"));
+  EXPECT_THAT(error("", {.channels = 4}), HasSubstr("4 channels"));
+  EXPECT_THAT(error("", {.central = 0}), HasSubstr("central is 0"));
+  EXPECT_THAT(error("", {.random_crop = RandomResizedCrop{.min_area = 0.5, .max_area = 0.4}}),
+              HasSubstr("random crop"));
+  EXPECT_THAT(error("", {.jitter = {.contrast = NAN}}), HasSubstr("colour jitter"));
+  Write("list.csv", "file,label\nred/1.png,1\n");
+  EXPECT_THAT(error("list.csv", {}), HasSubstr("image"));
+  Write("bad/1.png", "");
+  fs::remove_all(folder_ / "red");
+  fs::remove_all(folder_ / "green");
+  fs::remove_all(folder_ / "blue");
+  EXPECT_THAT(error("", {.skip_broken = true}), HasSubstr("none of 1 pictures can be decoded"));
+}
+
+}  // namespace
+}  // namespace belfry::data
