@@ -13,9 +13,9 @@ namespace {
 
 // Products, methods, instructions, and functions of other projects that comments compare ours with.
 constexpr absl::string_view kOfOthers[] = {
-    "DeVries",       "DeepLearningExamples", "EnsureSpecification", "F16C", "FlashAttention", "GoogleTest",
-    "IndexedSlices", "InfiniBand",           "MurmurHash3",         "NeoX", "ReLU6",          "ResNet",
-    "RoFormer",      "ThreadSanitizer"};
+    "DeVries",  "DeepLearningExamples", "EfficientNet", "EnsureSpecification", "F16C", "FlashAttention", "GoogleTest",
+    "ImageNet", "IndexedSlices",        "InfiniBand",   "MurmurHash3",         "NeoX", "ReLU6",          "ResNet",
+    "RoFormer", "ThreadSanitizer"};
 // Made up in a comment's example.
 constexpr absl::string_view kInExamples[] = {"AddRowToMatrix", "FuseMine", "MakeAdd", "MakeStatusOr"};
 
