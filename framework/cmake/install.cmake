@@ -1,5 +1,5 @@
-# Installs, each as a component that becomes a Debian package (package.cmake): the library, the modules, headers with the CMake
-# package and belfry.pc, and the programs with their man pages.
+# Installs, each as a component that becomes a Debian package (package.cmake): the library, the one for inference, the modules,
+# headers with the CMake package and the files for pkg-config, and the programs with their man pages.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -8,16 +8,20 @@ include(GNUInstallDirs)
 file(RELATIVE_PATH lib_from_bin /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
 install(TARGETS belfry EXPORT BelfryTargets
   LIBRARY COMPONENT library NAMELINK_COMPONENT development ARCHIVE COMPONENT development)
-# The same library compiled for higher levels of x86-64, from build folders of their own: the loader takes the highest that
+install(TARGETS belfry_inference EXPORT BelfryTargets
+  LIBRARY COMPONENT inference NAMELINK_COMPONENT development ARCHIVE COMPONENT development)
+# The same libraries compiled for higher levels of x86-64, from build folders of their own: the loader takes the highest that
 # the processor has (ld.so(8), glibc-hwcaps).
-set(BELFRY_LEVEL_BUILDS "" CACHE STRING "Build folders with libbelfry for other levels, called *-x86-64-v3 and so on")
+set(BELFRY_LEVEL_BUILDS "" CACHE STRING "Build folders with the libraries for other levels, called *-x86-64-v3 and so on")
 foreach(folder IN LISTS BELFRY_LEVEL_BUILDS)
   string(REGEX MATCH "x86-64-v[0-9]$" level ${folder})
   if(NOT level)
     message(FATAL_ERROR "BELFRY_LEVEL_BUILDS: ${folder} does not end in a level, such as x86-64-v3")
   endif()
-  install(DIRECTORY ${folder}/lib/ DESTINATION ${CMAKE_INSTALL_LIBDIR}/glibc-hwcaps/${level} COMPONENT library
-    FILES_MATCHING PATTERN "libbelfry.so.*")
+  set(hwcaps ${CMAKE_INSTALL_LIBDIR}/glibc-hwcaps/${level})
+  install(DIRECTORY ${folder}/lib/ DESTINATION ${hwcaps} COMPONENT library FILES_MATCHING PATTERN "libbelfry.so.*")
+  install(DIRECTORY ${folder}/lib/ DESTINATION ${hwcaps} COMPONENT inference
+    FILES_MATCHING PATTERN "libbelfry_inference.so.*")
 endforeach()
 set(modules ${BELFRY_MPI_LIBRARIES})
 list(TRANSFORM modules PREPEND mpi_)
@@ -55,8 +59,9 @@ install(DIRECTORY framework ops optim models trainers DESTINATION ${CMAKE_INSTAL
   PATTERN "hand_made_towers.h" EXCLUDE PATTERN "trainers/language_data.h" EXCLUDE
   PATTERN "cifar_program.h" EXCLUDE PATTERN "fixed_points.h" EXCLUDE PATTERN "language_program.h" EXCLUDE
   PATTERN "trainers/moments.h" EXCLUDE PATTERN "row_split.h" EXCLUDE PATTERN "trainers/tabular_data.h" EXCLUDE PATTERN "tabular_model.h" EXCLUDE
-  PATTERN "tabular_program.h" EXCLUDE)
-install(FILES trainers/belfry.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/belfry COMPONENT development)
+  PATTERN "tabular_program.h" EXCLUDE PATTERN "models/inference" EXCLUDE)
+install(FILES trainers/belfry.h models/inference/belfry_inference.h models/inference/belfry_inference.hpp
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/belfry COMPONENT development)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Belfry)
 install(EXPORT BelfryTargets NAMESPACE Belfry:: DESTINATION ${package_dir} COMPONENT development)
@@ -74,5 +79,7 @@ if(BUILD_SHARED_LIBS)
   list(TRANSFORM libraries REPLACE "absl::" "absl_")
   list(JOIN libraries " " requires)
   configure_file(${CMAKE_CURRENT_LIST_DIR}/belfry.pc.in ${PROJECT_BINARY_DIR}/belfry.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/belfry.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/belfry_inference.pc.in ${PROJECT_BINARY_DIR}/belfry_inference.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/belfry.pc ${PROJECT_BINARY_DIR}/belfry_inference.pc
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 endif()

@@ -1,21 +1,20 @@
 # libbelfry: all folders in one library; and libbelfry_cuda, the module with all that needs CUDA, which libbelfry loads when
 # a GPU is asked for (framework/base/module.h).
 get_property(folders GLOBAL PROPERTY BELFRY_LIBRARIES)
-add_library(belfry)
-foreach(folder IN LISTS folders)
-  target_sources(belfry PRIVATE $<TARGET_OBJECTS:${folder}>)
-endforeach()
+list(TRANSFORM folders REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE belfry_objects)
+add_library(belfry ${belfry_objects})
 target_compile_features(belfry PUBLIC cxx_std_20)
 # A project that has Belfry as a subdirectory uses it as if it were installed: Belfry::belfry and "belfry.h".
 add_library(Belfry::belfry ALIAS belfry)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/belfry.h CONTENT "#include \"trainers/belfry.h\"\n")
 target_include_directories(belfry PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
   $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:include/belfry>)
-# PUBLIC: for the headers that programs include.
-target_link_libraries(belfry
-  PUBLIC absl::core_headers absl::function_ref absl::hash absl::inlined_vector
-    absl::span absl::status absl::statusor absl::str_format absl::strings absl::synchronization absl::time Threads::Threads
-  PRIVATE DNNL::dnnl nlohmann_json::nlohmann_json OpenMP::OpenMP_CXX PNG::PNG protobuf::libprotobuf-lite spdlog::spdlog ${CMAKE_DL_LIBS})
+# For the headers that programs include, and for libbelfry's sources.
+set(belfry_public_libraries absl::core_headers absl::function_ref absl::hash absl::inlined_vector absl::span absl::status
+  absl::statusor absl::str_format absl::strings absl::synchronization absl::time Threads::Threads)
+set(belfry_private_libraries DNNL::dnnl JPEG::JPEG nlohmann_json::nlohmann_json OpenMP::OpenMP_CXX PNG::PNG protobuf::libprotobuf-lite
+  spdlog::spdlog ${CMAKE_DL_LIBS})
+target_link_libraries(belfry PUBLIC ${belfry_public_libraries} PRIVATE ${belfry_private_libraries})
 set_target_properties(belfry PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 if(BELFRY_SANITIZE)

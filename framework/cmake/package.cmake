@@ -42,8 +42,13 @@ belfry_package(library ${library} "data-parallel training on several devices (li
 file(WRITE ${PROJECT_BINARY_DIR}/shlibs "libbelfry ${soversion} ${library} (= ${PROJECT_VERSION})\n")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/shlibs)
+belfry_package(inference libbelfry-inference${soversion} "running models that Belfry has saved (library)"
+  "${about}\n\nThis library runs the models that it saves, from C and C++, without training.")
+set(CPACK_DEBIAN_INFERENCE_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/inference/shlibs)
+file(WRITE ${PROJECT_BINARY_DIR}/inference/shlibs
+  "libbelfry_inference ${soversion} libbelfry-inference${soversion} (= ${PROJECT_VERSION})\n")
 belfry_package(development libbelfry-dev "data-parallel training on several devices (development)"
-  "${about}\n\nHeaders, the CMake package Belfry, and belfry.pc for pkg-config." DEPENDS library)
+  "${about}\n\nHeaders, the CMake package Belfry, and files for pkg-config." DEPENDS library inference)
 # What the headers include.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS libabsl-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)

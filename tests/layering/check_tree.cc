@@ -47,6 +47,7 @@ constexpr absl::string_view kLayers[] = {
     "ops/cudnn",
     "ops/families",
     "ops/lists",
+    "models/inference",
     "optim",
     "models/layers",
     "models/towers",
@@ -265,7 +266,8 @@ class Checker {
       const bool guards_a_macro =
           name == "ifndef" && line_ < lines.size() && absl::StartsWith(lines[line_], absl::StrCat("#define ", rest));
       const bool conditional = (name == "if" || name == "ifdef" || name == "ifndef") && !guards_a_macro;
-      if (conditional && !absl::StartsWith(path_, "framework/device/cuda/")) {
+      // C headers are C++ as well.
+      if (conditional && rest != "__cplusplus" && !absl::StartsWith(path_, "framework/device/cuda/")) {
         Fail(absl::StrCat("#", name, " outside framework/device/cuda; let CMake choose between two source files"));
       }
     }

@@ -164,6 +164,7 @@ TEST_F(Tree, RelativeIncludeFails) {
 TEST_F(Tree, ConditionalCompilationFailsOutsideCuda) {
   const std::string text = "#pragma once\n# ifdef X\n#endif\n#if Y\n#endif\n#ifndef Z\nint z;\n#endif\n";
   Write("framework/device/cuda/fine.h", text);
+  Write("framework/device/c_header.h", "#pragma once\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
   Write("framework/device/bad.h", text);
   EXPECT_THAT(Check(),
               ElementsAre(HasSubstr("bad.h:2: #ifdef"), HasSubstr("bad.h:4: #if "), HasSubstr("bad.h:6: #ifnd")));

@@ -1,5 +1,6 @@
 #include "framework/runtime/saved_model/saved_model.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -188,6 +189,39 @@ TEST_P(SavedNetworks, HaveTheBitsOfTheirSession) {
       EXPECT_TRUE(SameBits((*actual)[k], expected[k])) << ends.outputs[k].name << " of " << n;
     }
   }
+}
+
+// examples/serve.c, which links libbelfry_inference and nothing else of Belfry.
+TEST_P(SavedNetworks, HaveTheSameBitsInAProgramWithoutTraining) {
+  const fs::path serve = fs::read_symlink("/proc/self/exe").parent_path() / "serve";
+  if (!fs::exists(serve)) GTEST_SKIP() << serve << " is not built";
+  const Network::Ends ends = GetParam().build(scope_);
+  Start();
+  RandomVariables();
+  ASSERT_TRUE(Save(ends.inputs, ends.outputs).ok());
+  std::vector<Output> fetches;
+  for (const NamedOutput& output : ends.outputs) fetches.push_back(output.value);
+  constexpr int64_t kBatch = 3;
+  std::string inputs, expected;
+  for (int turn = 0; turn < 2; ++turn) {
+    std::vector<Feed> feeds;
+    for (const NamedOutput& input : ends.inputs) {
+      feeds.push_back({input.value, ValueFor(input.value, kBatch)});
+      inputs.append(static_cast<const char*>(feeds.back().value.raw()), feeds.back().value.bytes());
+    }
+    for (const Tensor& value : Run(feeds, fetches)) {
+      expected.append(static_cast<const char*>(value.raw()), value.bytes());
+    }
+  }
+  const std::string in = path_ + ".in", out = path_ + ".out";
+  std::ofstream(in, std::ios::binary) << inputs;
+  const std::string command = absl::StrCat(serve.string(), " ", path_, " ", kBatch, " 11 < ", in, " > ", out);
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  std::ostringstream actual;
+  actual << std::ifstream(out, std::ios::binary).rdbuf();
+  EXPECT_TRUE(actual.str() == expected) << actual.str().size() << " bytes, and " << expected.size() << " expected";
+  fs::remove(in);
+  fs::remove(out);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SavedNetworks, testing::ValuesIn(Networks()),
