@@ -12,6 +12,7 @@
 #include "framework/io/checkpoint_directory.h"
 #include "framework/io/safetensors.h"
 #include "framework/runtime/saver.h"
+#include "models/weights/foreign_weights.h"
 #include "trainers/loop/run_checkpoints.h"
 
 namespace belfry::trainers {
@@ -19,10 +20,17 @@ namespace {
 
 constexpr size_t kNamesShown = 10;
 
-// Reads `path`, and makes it that of the file.
+// Reads `path`, and makes it that of the file. Weights of another project's network become ours, and it is named.
 absl::StatusOr<std::vector<io::NamedTensor>> ReadWeights(std::string& path) {
   std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) return io::ReadSafetensors(path);
+  if (!std::filesystem::is_directory(path, error)) {
+    ASSIGN_OR_RETURN(std::vector<io::NamedTensor> tensors, models::ReadWeightFiles(path));
+    std::string network;
+    absl::StatusOr<std::vector<io::NamedTensor>> ours = models::OurWeights(std::move(tensors), network);
+    if (!ours.ok()) return absl::Status(ours.status().code(), absl::StrCat(path, ": ", ours.status().message()));
+    if (!network.empty()) absl::StrAppend(&path, " (", network, ")");
+    return ours;
+  }
   const std::string inner = CheckpointFolder(path);
   ASSIGN_OR_RETURN(io::Checkpoint latest,
                    io::LoadLatestCheckpoint(std::filesystem::is_directory(inner, error) ? inner : path));

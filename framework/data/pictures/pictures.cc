@@ -327,6 +327,17 @@ absl::Status SkipBroken(PictureDataset& dataset, const std::string& path) {
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<Dataset>> OpenPictures(std::vector<std::string> paths, const PictureOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  if (paths.empty()) return absl::InvalidArgumentError("no files of pictures were given");
+  const auto count = static_cast<int64_t>(paths.size());
+  auto dataset = std::make_unique<PictureDataset>(std::vector<PictureColumn>{{.paths = std::move(paths)}},
+                                                  std::vector<Field>{PictureField("image", options, /*mask=*/false)},
+                                                  nullptr, AllRows(count), options);
+  if (options.skip_broken) RETURN_IF_ERROR(SkipBroken(*dataset, "the files of pictures"));
+  return dataset;
+}
+
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(const std::string& folder_or_list, const PictureOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
   std::error_code error;

@@ -61,4 +61,8 @@ struct PictureOptions {
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(const std::string& folder_or_list,
                                                     const PictureOptions& options = {});
 
+// The pictures in these files, in this order, as field "image". Errors: those above.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenPictures(std::vector<std::string> paths,
+                                                      const PictureOptions& options = {});
+
 }  // namespace belfry::data

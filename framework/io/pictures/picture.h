@@ -1,7 +1,8 @@
-// Decoding pictures: PNG and JPEG.
+// Decoding pictures, PNG and JPEG, and encoding JPEGs; png.h encodes PNGs.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -43,5 +44,8 @@ struct DecodeOptions {
 // YCCK, progressive too. Colour profiles are ignored. Errors: those of ReadPictureHeader; DataLoss: the file ends
 // early, or its pixels are damaged. Safe for arbitrary bytes. Thread-safe.
 absl::StatusOr<Picture> DecodePicture(absl::string_view bytes, const DecodeOptions& options = {});
+
+// A picture as a JPEG, of quality 1 to 100. InvalidArgument: no pixels, or more than 65,500 in a direction.
+absl::StatusOr<std::string> EncodeJpeg(const Picture& picture, int quality);
 
 }  // namespace belfry::io

@@ -1,0 +1,196 @@
+"""Latency and memory of saved models in libbelfry_inference, beside onnxruntime on the same threads.
+
+    ./dev build
+    python3 -m venv peers && peers/bin/pip install onnxruntime numpy
+    build/release/bin/cifar10 --model=resnet20 --steps=1 --export=/tmp/resnet20.safetensors
+    peers/bin/python benchmarks/peers/inference.py /tmp/resnet20.safetensors
+
+Each model is exported to ONNX; both sides then compute the same batch of random numbers (integers: below 50), must agree
+within 1e-4 of the largest output, and are timed in turn, each in a process of its own. Printed are medians [fastest ..
+slowest] of a call, the median ratio of the rounds, the time from the start of the process's work to the first answer,
+and the peak of its memory without pages of files.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.join(HERE, "..", "..", "build", "release")
+
+
+def belfry(model, threads, extents):
+    """Returns the names of the inputs and outputs, and a function that computes."""
+    import ctypes
+    import numpy
+    sys.path.insert(0, os.path.join(HERE, "..", "..", "examples"))
+    import run_model
+
+    library = run_model.load(os.path.join(BUILD, "lib", "libbelfry_inference.so"))
+    library.belfry_runner_input.restype = ctypes.POINTER(run_model.Tensor)
+    library.belfry_runner_input.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    error = ctypes.c_char_p()
+    handle = library.belfry_model_open(model.encode(), threads, ctypes.byref(error))
+    if not handle:
+        sys.exit(error.value.decode())
+    types = (numpy.float32, numpy.float64, numpy.float16, numpy.uint16, numpy.int32, numpy.int64, numpy.uint8, bool)
+    inputs = run_model.all_of(library.belfry_model_input, handle)
+    shapes = [(ctypes.c_int64 * t.rank)(*resolve(t.shape(), extents)) for t in inputs]
+    pointers = (ctypes.POINTER(ctypes.c_int64) * len(shapes))(
+        *(ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)) for shape in shapes))
+    runner = library.belfry_runner_create(handle, pointers, ctypes.byref(error))
+    if not runner:
+        sys.exit(error.value.decode())
+
+    def array(tensor):
+        bytes_of = (ctypes.c_char * tensor.bytes).from_address(tensor.data)
+        return numpy.frombuffer(bytes_of, types[tensor.dtype]).reshape(tensor.shape())
+
+    fed = [array(t) for t in run_model.all_of(library.belfry_runner_input, runner)]
+    got = [array(t) for t in run_model.all_of(library.belfry_runner_output, runner)]
+
+    def compute():
+        if library.belfry_runner_run(runner, ctypes.byref(error)) != 0:
+            sys.exit(error.value.decode())
+
+    return fed, got, compute
+
+
+def onnxruntime(model, threads, extents):
+    import numpy
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    session = ort.InferenceSession(model + ".onnx", options, providers=["CPUExecutionProvider"])
+    types = {"tensor(float)": numpy.float32, "tensor(int32)": numpy.int32, "tensor(int64)": numpy.int64}
+    binding, fed, got = session.io_binding(), [], []
+    for value in session.get_inputs():
+        shape = resolve([-1 if isinstance(extent, str) else extent for extent in value.shape], extents)
+        fed.append(numpy.zeros(shape, types[value.type]))
+    def bind():
+        for value, array in zip(session.get_inputs(), fed):
+            binding.bind_cpu_input(value.name, array)
+        for value in session.get_outputs():
+            binding.bind_output(value.name)
+    bind()
+
+    def compute():
+        session.run_with_iobinding(binding)
+
+    class Outputs:
+        def __iter__(self):
+            return iter(binding.copy_outputs_to_cpu())
+
+    return fed, Outputs(), compute
+
+
+def resolve(shape, extents):
+    """The open extents: the first one is the batch, others are lengths."""
+    return [extent if extent >= 0 else extents[min(i, 1)] for i, extent in enumerate(shape)]
+
+
+def serve(side, model, threads, extents):
+    """Computes when told to: answers each line of standard input with one of JSON."""
+    begin = time.perf_counter()
+    fed, got, compute = {"belfry": belfry, "onnxruntime": onnxruntime}[side](model, threads, extents)
+    compute()
+    first = time.perf_counter() - begin
+    import numpy
+    random = numpy.random.default_rng(1)
+    for array in fed:
+        numbers = random.standard_normal(array.shape) if array.dtype.kind == "f" else random.integers(0, 50, array.shape)
+        array[...] = numbers
+    compute()
+    outputs = [float(x) for array in got for x in numpy.asarray(array, numpy.float64).ravel()[:100000]]
+    print(json.dumps({"first": first, "outputs": outputs}), flush=True)
+    for line in sys.stdin:
+        seconds, calls = float(line), 0
+        begin = time.perf_counter()
+        while calls < 3 or time.perf_counter() - begin < seconds:
+            compute()
+            calls += 1
+        elapsed = (time.perf_counter() - begin) / calls
+        with open("/proc/self/status") as file:
+            status = {line.split(":")[0]: line.split()[1] for line in file if line.startswith(("VmHWM", "RssFile"))}
+        memory = (int(status["VmHWM"]) - int(status["RssFile"])) / 1024
+        print(json.dumps({"seconds": elapsed, "memory": memory}), flush=True)
+
+
+class Side:
+    def __init__(self, name, model, threads, extents):
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, model, "--serve", name, "--threads", str(threads), "--batch", str(extents[0]),
+             "--length", str(extents[1])], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.start = self.answer()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit("a side ended with status %d" % self.process.wait())
+        return json.loads(line)
+
+    def run(self, seconds):
+        self.process.stdin.write(f"{seconds}\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def compare(model, threads, arguments):
+    extents = (arguments.batch, arguments.length)
+    sides = [Side(name, model, threads, extents) for name in ("belfry", "onnxruntime")]
+    ours, theirs = (side.start["outputs"] for side in sides)
+    largest = max(map(abs, theirs), default=1)
+    worst = max((abs(a - b) for a, b in zip(ours, theirs)), default=0)
+    if len(ours) != len(theirs) or not worst <= 1e-4 * largest:
+        sys.exit(f"{model}: outputs differ by {worst}, of up to {largest}")
+    rounds = []
+    for _ in range(arguments.rounds + 1):  # the first one warms up
+        rounds.append([side.run(arguments.seconds) for side in sides])
+    rounds = rounds[1:]
+    for i, name in enumerate(("Belfry", "onnxruntime")):
+        times = sorted(1e6 * round_[i]["seconds"] for round_ in rounds)
+        print(f"{os.path.basename(model):28} {threads} thread{'s' if threads > 1 else ' '}  {name:12}"
+              f" {statistics.median(times):10.1f} us [{times[0]:.1f} .. {times[-1]:.1f}]"
+              f"  first answer {1e3 * sides[i].start['first']:.1f} ms, {rounds[-1][i]['memory']:.0f} MiB")
+    ratios = sorted(round_[1]["seconds"] / round_[0]["seconds"] for round_ in rounds)
+    print(f"{'':28} {'':10} times faster {statistics.median(ratios):10.2f}    [{ratios[0]:.2f} .. {ratios[-1]:.2f}];"
+          f" outputs differ by {worst / largest:.1e} of the largest", flush=True)
+    for side in sides:
+        side.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", help="saved models")
+    parser.add_argument("--threads", default="1", help="such as 1,2")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--length", type=int, default=64, help="of sequences")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.3, help="of a side in a round")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        return serve(arguments.serve, arguments.models[0], int(arguments.threads),
+                     (arguments.batch, arguments.length))
+    for model in arguments.models:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = os.path.join(folder, os.path.basename(model))
+            os.symlink(os.path.abspath(model), copy)
+            subprocess.run([os.path.join(BUILD, "bin", "export_onnx"), copy, "--output=" + copy + ".onnx"], check=True,
+                           stdout=subprocess.DEVNULL)
+            for threads in arguments.threads.split(","):
+                compare(copy, int(threads), arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+#include "models/weights/foreign_weights.h"
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "framework/base/status.h"
+#include "framework/io/file.h"
+
+namespace belfry::models {
+namespace {
+
+// The numbers in `name` where `pattern` has #; nullopt if it does not match.
+std::optional<std::vector<int>> Match(absl::string_view pattern, absl::string_view name) {
+  std::vector<int> numbers;
+  size_t at = 0;
+  for (const char c : pattern) {
+    if (c != '#') {
+      if (at == name.size() || name[at++] != c) return std::nullopt;
+      continue;
+    }
+    const size_t begin = at;
+    while (at < name.size() && absl::ascii_isdigit(static_cast<unsigned char>(name[at]))) ++at;
+    int number;
+    if (!absl::SimpleAtoi(name.substr(begin, at - begin), &number)) return std::nullopt;
+    numbers.push_back(number);
+  }
+  if (at != name.size()) return std::nullopt;
+  return numbers;
+}
+
+// `text` with {0}, {1+1} and so on replaced.
+std::string Insert(absl::string_view text, const std::vector<int>& numbers) {
+  std::string result;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '{') {
+      result += text[at];
+      continue;
+    }
+    const int number = numbers[text[at + 1] - '0'];
+    const bool next = text[at + 2] == '+';
+    absl::StrAppend(&result, next ? number + (text[at + 3] - '0') : number);
+    at += next ? 4 : 2;
+  }
+  return result;
+}
+
+// The axes of a tensor of ours in that of theirs; empty: the same.
+std::vector<int> AxesOf(WeightLayout layout) {
+  switch (layout) {
+    case WeightLayout::kSame: return {};
+    case WeightLayout::kOutIn: return {1, 0};
+    case WeightLayout::kFilter: return {2, 3, 1, 0};
+  }
+  return {};
+}
+
+// Copies `x` so that axis i of the result is axis axes[i] of x.
+Tensor Permuted(const Tensor& x, const std::vector<int>& axes) {
+  const int rank = x.shape().rank();
+  Shape shape = x.shape();
+  std::vector<int64_t> strides(rank, 1), steps(rank);
+  for (int i = rank - 2; i >= 0; --i) strides[i] = strides[i + 1] * x.shape()[i + 1];
+  for (int i = 0; i < rank; ++i) {
+    shape.set_dim(i, x.shape()[axes[i]]);
+    steps[i] = strides[axes[i]];
+  }
+  Tensor y(x.dtype(), shape);
+  const size_t size = SizeOf(x.dtype());
+  const auto* const from = static_cast<const std::byte*>(x.raw());
+  auto* to = static_cast<std::byte*>(y.raw());
+  std::vector<int64_t> index(rank, 0);
+  int64_t at = 0;
+  for (int64_t i = 0; i < y.elements(); ++i, to += size) {
+    std::memcpy(to, from + at * static_cast<int64_t>(size), size);
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      at += steps[axis];
+      if (++index[axis] < shape[axis]) break;
+      at -= steps[axis] * shape[axis];
+      index[axis] = 0;
+    }
+  }
+  return y;
+}
+
+absl::StatusOr<Tensor> InOurLayout(const io::NamedTensor& tensor, WeightLayout layout) {
+  const std::vector<int> axes = AxesOf(layout);
+  if (axes.empty()) return tensor.value;
+  if (tensor.value.shape().rank() == static_cast<int>(axes.size())) return Permuted(tensor.value, axes);
+  return absl::InvalidArgumentError(absl::StrCat("'", tensor.name, "' has shape ", tensor.value.shape().ToString(),
+                                                 "; expected ", axes.size(), " dimensions"));
+}
+
+const WeightRules* Recognised(const std::vector<io::NamedTensor>& tensors) {
+  for (const WeightRules& known : KnownWeights()) {
+    for (const io::NamedTensor& tensor : tensors) {
+      if (absl::StripPrefix(tensor.name, known.prefix) == known.has) return &known;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::Span<const WeightRules> KnownWeights() {
+  static const WeightRules kKnown[] = {ResNetWeights(), Gpt2Weights()};
+  return kKnown;
+}
+
+absl::StatusOr<std::vector<io::NamedTensor>> OurWeights(std::vector<io::NamedTensor> tensors, std::string& network) {
+  network.clear();
+  const WeightRules* const known = Recognised(tensors);
+  if (known == nullptr) return tensors;
+  network = std::string(known->network);
+  std::vector<io::NamedTensor> ours;
+  for (const io::NamedTensor& tensor : tensors) {
+    const absl::string_view name = absl::StripPrefix(tensor.name, known->prefix);
+    for (const WeightRule& rule : known->rules) {
+      const std::optional<std::vector<int>> numbers = Match(rule.theirs, name);
+      if (!numbers.has_value()) continue;
+      ASSIGN_OR_RETURN(Tensor value, InOurLayout(tensor, rule.layout));
+      ours.push_back({Insert(rule.ours, *numbers), std::move(value)});
+      break;
+    }
+  }
+  return ours;
+}
+
+absl::StatusOr<std::vector<io::NamedTensor>> ReadWeightFiles(const std::string& path) {
+  if (!absl::EndsWith(path, ".json")) return io::ReadSafetensors(path);
+  constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 26;
+  ASSIGN_OR_RETURN(const std::string text, io::ReadFile(path, kMaxIndexBytes));
+  const auto index = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is no index of weights: it has no \"weight_map\""));
+  }
+  std::map<std::string, std::vector<std::string>> files;  // the tensors of each
+  for (const auto& [name, file] : index["weight_map"].items()) {
+    if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(path, " does not name a file beside it for '", name, "'"));
+    }
+    files[file.get<std::string>()].push_back(name);
+  }
+  std::vector<io::NamedTensor> tensors;
+  for (const auto& [file, names] : files) {
+    const std::string whole = (std::filesystem::path(path).parent_path() / file).string();
+    ASSIGN_OR_RETURN(const io::SafetensorsFile opened, io::SafetensorsFile::Open(whole));
+    for (const std::string& name : names) {
+      const io::TensorInfo* const info = opened.Find(name);
+      if (info == nullptr) {
+        return absl::InvalidArgumentError(absl::StrCat(whole, " has no '", name, "', which ", path, " says it has"));
+      }
+      ASSIGN_OR_RETURN(Tensor value, opened.Read(*info));
+      tensors.push_back({name, std::move(value)});
+    }
+  }
+  return tensors;
+}
+
+}  // namespace belfry::models

@@ -1,0 +1,179 @@
+#include "models/weights/foreign_weights.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include <gmock/gmock.h>
+
+#include "absl/strings/str_cat.h"
+#include "models/networks/pictures/picture_networks.h"
+#include "models/networks/transformer.h"
+#include "tests/framework/base/same_bits.h"
+#include "tests/models/model_test.h"
+
+namespace belfry::models {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class ForeignWeights : public ModelTest {
+ protected:
+  void Add(const std::string& name, const Shape& shape) { theirs_.push_back({name, Random(shape)}); }
+  void AddNorm(const std::string& name, int64_t channels) {
+    for (const char* part : {".weight", ".bias", ".running_mean", ".running_var"}) {
+      Add(absl::StrCat(name, part), {channels});
+    }
+    theirs_.push_back({absl::StrCat(name, ".num_batches_tracked"), Tensor::Scalar<int64_t>(7)});
+  }
+  // The names and shapes of torchvision's ResNet-50 with 10 classes.
+  void AddResNet50() {
+    Add("conv1.weight", {64, 3, 7, 7});
+    AddNorm("bn1", 64);
+    int64_t before = 64;
+    const int blocks[] = {3, 4, 6, 3};
+    for (int stage = 0; stage < 4; ++stage) {
+      const int64_t width = int64_t{64} << stage;
+      for (int block = 0; block < blocks[stage]; ++block) {
+        const std::string at = absl::StrCat("layer", stage + 1, ".", block, ".");
+        Add(at + "conv1.weight", {width, before, 1, 1});
+        Add(at + "conv2.weight", {width, width, 3, 3});
+        Add(at + "conv3.weight", {4 * width, width, 1, 1});
+        for (int i = 1; i <= 3; ++i) AddNorm(absl::StrCat(at, "bn", i), i < 3 ? width : 4 * width);
+        if (block == 0) {
+          Add(at + "downsample.0.weight", {4 * width, before, 1, 1});
+          AddNorm(at + "downsample.1", 4 * width);
+        }
+        before = 4 * width;
+      }
+    }
+    Add("fc.weight", {10, 2048});
+    Add("fc.bias", {10});
+  }
+  // Names and shapes of ours must be all of the graph's.
+  void ExpectTheGraphs(const std::vector<io::NamedTensor>& ours) {
+    std::map<std::string, Shape> expected, actual;
+    for (const Variable& variable : graph_.variables()) expected[variable.name()] = variable.shape();
+    for (const io::NamedTensor& tensor : ours) actual[tensor.name] = tensor.value.shape();
+    EXPECT_EQ(actual.size(), ours.size());
+    ASSERT_EQ(actual.size(), expected.size());
+    for (const auto& [name, shape] : expected) EXPECT_EQ(actual[name], shape) << name;
+  }
+  const Tensor& Their(const std::string& name) const {
+    for (const io::NamedTensor& tensor : theirs_) {
+      if (tensor.name == name) return tensor.value;
+    }
+    return theirs_.at(0).value;
+  }
+
+  std::vector<io::NamedTensor> theirs_;
+  std::string network_;
+};
+
+const Tensor& Named(const std::vector<io::NamedTensor>& tensors, const std::string& name) {
+  for (const io::NamedTensor& tensor : tensors) {
+    if (tensor.name == name) return tensor.value;
+  }
+  ADD_FAILURE() << name;
+  return tensors.at(0).value;
+}
+
+TEST_F(ForeignWeights, OfTorchvisionsResNet) {
+  AddResNet50();
+  DeepResNet(scope_, Images(64, 64, 3), 50, {.classes = 10});
+  const auto ours = OurWeights(theirs_, network_);
+  ASSERT_TRUE(ours.ok()) << ours.status();
+  EXPECT_EQ(network_, "ResNet of torchvision");
+  ExpectTheGraphs(*ours);
+  const Tensor &filter = Their("layer2.3.conv2.weight"), &turned = Named(*ours, "stage2/block4/conv2/weights");
+  for (int64_t k = 0; k < 128; k += 31) {
+    for (int64_t c = 0; c < 128; c += 17) {
+      for (int64_t at = 0; at < 9; ++at) {
+        ASSERT_EQ(turned.data<float>()[(at * 128 + c) * 128 + k], filter.data<float>()[(k * 128 + c) * 9 + at]);
+      }
+    }
+  }
+  const Tensor &dense = Their("fc.weight"), &transposed = Named(*ours, "logits/weights");
+  for (int64_t i = 0; i < 10; ++i) ASSERT_EQ(transposed.data<float>()[17 * 10 + i], dense.data<float>()[i * 2048 + 17]);
+  EXPECT_TRUE(SameBits(Named(*ours, "conv1/bn/moving_variance"), Their("bn1.running_var")));
+}
+
+TEST_F(ForeignWeights, OfGpt2) {
+  for (const std::string prefix : {"", "transformer."}) {
+    theirs_.clear();
+    Add(prefix + "wte.weight", {50, 12});
+    Add(prefix + "wpe.weight", {20, 12});
+    for (int layer = 0; layer < 2; ++layer) {
+      const std::string at = absl::StrCat(prefix, "h.", layer, ".");
+      Add(at + "attn.bias", {1, 1, 20, 20});  // its causal mask
+      Add(at + "attn.c_attn.weight", {12, 36});
+      Add(at + "attn.c_attn.bias", {36});
+      Add(at + "attn.c_proj.weight", {12, 12});
+      Add(at + "attn.c_proj.bias", {12});
+      Add(at + "mlp.c_fc.weight", {12, 48});
+      Add(at + "mlp.c_fc.bias", {48});
+      Add(at + "mlp.c_proj.weight", {48, 12});
+      Add(at + "mlp.c_proj.bias", {12});
+      for (const char* norm : {"ln_1", "ln_2"}) {
+        Add(absl::StrCat(at, norm, ".weight"), {12});
+        Add(absl::StrCat(at, norm, ".bias"), {12});
+      }
+    }
+    Add(prefix + "ln_f.weight", {12});
+    Add(prefix + "ln_f.bias", {12});
+    if (prefix.empty()) {
+      const Output tokens = ops::Placeholder(scope_, DType::kInt32, {Shape::kUnknown, Shape::kUnknown});
+      Transformer(scope_, tokens, {.vocabulary = 50, .length = 20, .layers = 2, .heads = 3, .width = 12});
+    }
+    const auto ours = OurWeights(theirs_, network_);
+    ASSERT_TRUE(ours.ok()) << ours.status();
+    EXPECT_EQ(network_, "GPT-2 of Hugging Face");
+    ExpectTheGraphs(*ours);
+    EXPECT_TRUE(SameBits(Named(*ours, "layer1/mlp/hidden/weights"), Their(prefix + "h.1.mlp.c_fc.weight")));
+  }
+}
+
+TEST_F(ForeignWeights, LeavesOthersAsTheyAre) {
+  Add("layer0/mlp/hidden/weights", {3, 4});
+  Add("conv1.weight", {2});
+  const auto ours = OurWeights(theirs_, network_);
+  ASSERT_TRUE(ours.ok());
+  EXPECT_EQ(network_, "");
+  ASSERT_EQ(ours->size(), 2u);
+  EXPECT_EQ((*ours)[0].name, "layer0/mlp/hidden/weights");
+}
+
+TEST_F(ForeignWeights, SaysWhatDoesNotFit) {
+  Add("layer1.0.conv1.weight", {64, 64, 3});
+  EXPECT_THAT(std::string(OurWeights(theirs_, network_).status().message()),
+              HasSubstr("'layer1.0.conv1.weight' has shape [64,64,3]; expected 4 dimensions"));
+}
+
+TEST_F(ForeignWeights, InSeveralFiles) {
+  const fs::path folder = fs::path(testing::TempDir()) / "belfry_shards";
+  fs::create_directories(folder);
+  const Tensor a = Random({3}), b = Random({2, 2});
+  ASSERT_TRUE(io::WriteSafetensors((folder / "1.safetensors").string(), {{"a", a}, {"unlisted", b}}).ok());
+  ASSERT_TRUE(io::WriteSafetensors((folder / "2.safetensors").string(), {{"b", b}}).ok());
+  const std::string index = (folder / "model.safetensors.index.json").string();
+  const auto read = [&](const std::string& text) {
+    std::ofstream(index) << text;
+    return ReadWeightFiles(index);
+  };
+  const auto both = read(R"({"metadata": {}, "weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})");
+  ASSERT_TRUE(both.ok()) << both.status();
+  ASSERT_EQ(both->size(), 2u);
+  EXPECT_TRUE(SameBits(Named(*both, "a"), a));
+  EXPECT_TRUE(SameBits(Named(*both, "b"), b));
+  EXPECT_THAT(std::string(read(R"({"weight_map": {"c": "1.safetensors"}})").status().message()),
+              HasSubstr("1.safetensors has no 'c'"));
+  EXPECT_THAT(std::string(read(R"({"weight_map": {"c": "../1.safetensors"}})").status().message()),
+              HasSubstr("does not name a file beside it"));
+  EXPECT_THAT(std::string(read("[]").status().message()), HasSubstr("no \"weight_map\""));
+  EXPECT_FALSE(read(R"({"weight_map": {"c": "3.safetensors"}})").ok());
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace belfry::models

@@ -1,0 +1,195 @@
+#include "trainers/picture_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/status.h"
+#include "framework/base/steady_time.h"
+#include "framework/base/units.h"
+#include "framework/data/subset.h"
+#include "ops/array.h"
+#include "trainers/callbacks/progress.h"
+#include "trainers/datasets/picture_set.h"
+#include "trainers/row_split.h"
+
+namespace belfry::trainers {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kGeneratedSize = 64;
+
+// Mean and deviation of each channel over ImageNet, in units of the bytes, with which published weights were trained.
+constexpr float kMean[] = {123.675f, 116.28f, 103.53f}, kDeviation[] = {58.395f, 57.12f, 57.375f};
+
+data::ImagePolicy Normalised() {
+  return {.normalise = data::ImagePolicy::Normalise::kPerChannel,
+          .mean = {kMean, kMean + 3},
+          .deviation = {kDeviation, kDeviation + 3}};
+}
+
+// The folder of the data: the given one, or that of the generated set, which the first process of each machine writes.
+absl::StatusOr<std::string> Place(const std::string& data_dir, World& world, absl::Time deadline) {
+  std::string place = data_dir;
+  if (data_dir.empty()) {
+    std::error_code error;
+    const fs::path temporary = fs::temp_directory_path(error);
+    if (error) return absl::UnavailableError(absl::StrCat("No temporary directory (TMPDIR): ", error.message()));
+    place = (temporary / "belfry_pictures").string();
+    const bool first = world.processes()[world.rank()].local_rank == 0;
+    if (first) RETURN_IF_ERROR(data::WritePictureSet(place));
+  }
+  RETURN_IF_ERROR(world.AllGather("", deadline).status());
+  return place;
+}
+
+struct TwoSets {
+  std::unique_ptr<data::Dataset> train, test;
+};
+
+// The folders "train" and "val" or "test" of `place`, or all of it with a part drawn for validation.
+absl::StatusOr<TwoSets> OpenSets(const std::string& place, const data::PictureOptions& train,
+                                 const data::PictureOptions& test, double fraction, uint64_t seed) {
+  std::error_code error;
+  const auto folder = [&](const char* name) { return (fs::path(place) / name).string(); };
+  TwoSets sets;
+  if (fs::is_directory(folder("train"), error)) {
+    const std::string held_out = fs::is_directory(folder("val"), error) ? folder("val") : folder("test");
+    ASSIGN_OR_RETURN(sets.train, data::OpenImages(folder("train"), train));
+    ASSIGN_OR_RETURN(sets.test, data::OpenImages(held_out, test));
+    return sets;
+  }
+  ASSIGN_OR_RETURN(std::shared_ptr<const data::Dataset> to_train, data::OpenImages(place, train));
+  ASSIGN_OR_RETURN(std::shared_ptr<const data::Dataset> to_test, data::OpenImages(place, test));
+  const RowSplit split = SplitRows(to_train->size(), fraction, seed);
+  if (split.training.empty()) return absl::InvalidArgumentError(absl::StrCat(place, " has too few pictures"));
+  sets.train = data::Subset(std::move(to_train), split.training);
+  sets.test = data::Subset(std::move(to_test), fraction > 0 ? split.held_out : split.training);
+  return sets;
+}
+
+}  // namespace
+
+absl::Status PictureProgram::OpenData(ProgramRun& run) {
+  network_ = models::FindPictureNetwork(options_.model);
+  const bool generated = options_.data_dir.empty();
+  size_ = options_.size > 0 ? options_.size : generated ? kGeneratedSize : network_->size;
+  ASSIGN_OR_RETURN(const std::string place, Place(options_.data_dir, run.world, SteadyNow() + run.start_timeout));
+  data::PictureOptions train = options_.pictures;
+  train.height = train.width = size_;
+  const data::PictureOptions test{
+      .height = size_, .width = size_, .central = options_.central, .skip_broken = train.skip_broken};
+  ASSIGN_OR_RETURN(TwoSets sets, OpenSets(place, train, test, options_.validation_fraction, run.order.seed));
+  train_ = std::move(sets.train);
+  test_ = std::move(sets.test);
+  classes_ = train_->fields()[1].category_names;
+  if (test_->fields()[1].category_names != classes_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, ": the classes in its folders for training and validation are not the same"));
+  }
+  if (!options_.predict.empty()) {
+    data::PictureOptions all = test;
+    all.skip_broken = false;
+    ASSIGN_OR_RETURN(to_predict_, data::OpenPictures(options_.predict, all));
+    // A file that cannot be decoded ends the run before it begins.
+    for (int64_t i = 0; i < to_predict_->size(); ++i) RETURN_IF_ERROR(data::ReadExample(*to_predict_, i).status());
+  }
+  run.train = train_.get();
+  run.test = test_.get();
+  data::ImagePolicy policy = Normalised();
+  evaluation_images_ = {{"image", policy}};
+  policy.random_flip = true;
+  run.order.images = {{"image", policy}};
+  evaluation_batch_ = std::min<int64_t>(64, run.order.batch_size);
+  return absl::OkStatus();
+}
+
+std::vector<RunSetting> PictureProgram::Settings(const ProgramRun& run) const {
+  const auto text = [](auto value) { return absl::StrCat(value); };
+  return {{"--model", options_.model, /*fixed=*/true},
+          {"--size", text(size_), /*fixed=*/true},
+          {"--batch_size", text(run.order.batch_size), /*fixed=*/true},
+          {"--seed", text(run.order.seed), /*fixed=*/true},
+          {"--steps", text(run.training.steps)},
+          {"--learning_rate", text(options_.learning_rate)},
+          {"--schedule", options_.schedule},
+          {"--warmup_steps", text(options_.warmup_steps)},
+          {"--weight_decay", text(options_.weight_decay)},
+          {"--label_smoothing", text(label_smoothing_)},
+          {"--mixup", text(run.order.mixup)}};
+}
+
+absl::StatusOr<std::unique_ptr<optim::Optimizer>> PictureProgram::MakeOptimizer(const ProgramRun& run) const {
+  const double rate = options_.learning_rate;
+  optim::Schedule schedule = rate;
+  if (options_.schedule == "cosine") schedule = optim::Cosine(rate, std::max<int64_t>(run.training.steps, 1));
+  if (options_.warmup_steps > 0) schedule = optim::WarmUp(schedule, options_.warmup_steps);
+  OptimizerChoice choice = options_.optimizer;
+  choice.learning_rate = schedule;
+  // The losses of descent and momentum have the weight decay (PictureNetworkOptions); others apply it themselves.
+  if (choice.name == "adamw" || choice.name == "lamb" || choice.name == "lars") {
+    choice.weight_decay = options_.weight_decay;
+  }
+  return trainers::MakeOptimizer(choice);
+}
+
+// [N, classes] float32 for any dtype.
+absl::StatusOr<Output> PictureProgram::Logits(const Scope& scope, const models::Batch& batch, bool training) const {
+  Output images = batch["image"];
+  if (options_.dtype != DType::kFloat32) images = ops::Cast(scope.Named("narrow"), images, options_.dtype);
+  const std::string& optimizer = options_.optimizer.name;
+  const bool in_loss = optimizer == "momentum" || optimizer == "nesterov" || optimizer == "descent";
+  const Output logits = network_->build(scope, images,
+                                        {.classes = static_cast<int64_t>(classes_.size()),
+                                         .training = training,
+                                         .weight_decay = in_loss ? options_.weight_decay : 0});
+  return ops::Cast(scope.Named("logits"), logits, DType::kFloat32);
+}
+
+std::string PictureProgram::Header(const ProgramRun& run, const models::TrainStep& step) const {
+  return absl::StrFormat(
+      "Model:    %s, %d parameters\nData:     %d training and %d validation pictures of %d classes, %dx%d\n",
+      options_.model, CountParameters(step), run.train->size(), run.test->size(), classes_.size(), size_, size_);
+}
+
+absl::Status PictureProgram::Result(const ProgramRun& run, Session& session, const Trainer& trainer) {
+  if (trainer.stopped() != 0) return absl::OkStatus();
+  if (!run.training.quiet && classes_.size() <= 100) {
+    std::printf("\n%s\n", ConfusionTable(results_, classes_, TerminalColumns()).c_str());
+  }
+  absl::PrintF("Validation accuracy %.2f%%, %.2f%% within the first five, after %s.\n", 100 * results_.accuracy,
+               100 * results_.top_5, Counted(trainer.steps(), "step"));
+  return to_predict_ == nullptr ? absl::OkStatus() : Predict(session);
+}
+
+absl::Status PictureProgram::Predict(Session& session) const {
+  const ExportedModel model = *Exported();
+  if (model.before != nullptr) RETURN_IF_ERROR(session.RunTarget(model.before));
+  ASSIGN_OR_RETURN(const auto source, data::Prefetcher::Create(*to_predict_, {.batch_size = evaluation_batch_,
+                                                                              .shuffle = false,
+                                                                              .epochs = 1,
+                                                                              .images = evaluation_images_,
+                                                                              .threads = 0}));
+  size_t file = 0;
+  while (file < options_.predict.size()) {
+    ASSIGN_OR_RETURN(const data::Batch batch, source->Next());
+    ASSIGN_OR_RETURN(const std::vector<Tensor> logits,
+                     session.Run({{model.inputs[0].value, batch.towers()[0].fields[0]}}, {model.outputs[0].value}));
+    for (int64_t row = 0; row < batch.examples(); ++row, ++file) {
+      const auto width = static_cast<int64_t>(classes_.size());
+      const float* const at = logits[0].data<float>() + row * width;
+      const float* const best = std::max_element(at, at + width);
+      double sum = 0;
+      for (int64_t i = 0; i < width; ++i) sum += std::exp(static_cast<double>(at[i]) - *best);
+      absl::PrintF("%s: %s, %.1f%%\n", options_.predict[file], classes_[best - at], 100 / sum);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace belfry::trainers
