@@ -4,7 +4,7 @@ namespace belfry::models {
 namespace {
 
 // Its matrices are [in, out], as ours.
-constexpr WeightRule kRules[] = {
+constexpr WeightRule kGpt2Rules[] = {
     {"wte.weight", "token_embedding"},
     {"wpe.weight", "position_embedding"},
     {"h.#.ln_1.weight", "layer{0}/attention_norm/gamma"},
@@ -23,10 +23,10 @@ constexpr WeightRule kRules[] = {
     {"ln_f.bias", "final_norm/beta"},
 };
 
-constexpr WeightRules kWeights = {"GPT-2 of Hugging Face", "h.0.attn.c_attn.weight", "transformer.", kRules};
+constexpr WeightRules kGpt2Weights = {"GPT-2 of Hugging Face", "h.0.attn.c_attn.weight", "transformer.", kGpt2Rules};
 
 }  // namespace
 
-const WeightRules& Gpt2Weights() { return kWeights; }
+const WeightRules& Gpt2Weights() { return kGpt2Weights; }
 
 }  // namespace belfry::models

@@ -3,7 +3,7 @@
 namespace belfry::models {
 namespace {
 
-constexpr WeightRule kRules[] = {
+constexpr WeightRule kResNetRules[] = {
     {"conv1.weight", "conv1/weights", WeightLayout::kFilter},
     {"bn1.weight", "conv1/bn/gamma"},
     {"bn1.bias", "conv1/bn/beta"},
@@ -23,10 +23,10 @@ constexpr WeightRule kRules[] = {
     {"fc.bias", "logits/biases"},
 };
 
-constexpr WeightRules kWeights = {"ResNet of torchvision", "layer1.0.conv1.weight", "", kRules};
+constexpr WeightRules kResNetWeights = {"ResNet of torchvision", "layer1.0.conv1.weight", "", kResNetRules};
 
 }  // namespace
 
-const WeightRules& ResNetWeights() { return kWeights; }
+const WeightRules& ResNetWeights() { return kResNetWeights; }
 
 }  // namespace belfry::models

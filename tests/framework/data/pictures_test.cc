@@ -44,8 +44,8 @@ class PicturesTest : public testing::Test {
   // Three classes of colours, one picture in a folder below, and files that do not count.
   void WriteClasses() const {
     Write("red/1.png", EncodeAnyPng(Plain(20, 30, {250, 10, 20}), 20, 30));
-    Write("red/deep/2.JPG", EncodeJpeg(Plain(64, 40, {250, 10, 20}), 64, 40));
-    Write("green/1.jpeg", EncodeJpeg(Plain(300, 200, {10, 240, 20}), 300, 200));
+    Write("red/deep/2.JPG", EncodeAnyJpeg(Plain(64, 40, {250, 10, 20}), 64, 40));
+    Write("green/1.jpeg", EncodeAnyJpeg(Plain(300, 200, {10, 240, 20}), 300, 200));
     Write("blue/1.png", EncodeAnyPng(Plain(1, 1, {5, 6, 230}), 1, 1));
     Write("blue/notes.txt", "no picture");
     Write("blue/.hidden.png", "none");
@@ -218,14 +218,13 @@ TEST_F(PicturesTest, VaryFromEpochToEpochAndNotWithThreads) {
 
 TEST_F(PicturesTest, SkipsBrokenFilesIfAsked) {
   WriteClasses();
-  const std::string jpeg = EncodeJpeg(Plain(64, 64, {1, 2, 3}), 64, 64);
+  const std::string jpeg = EncodeAnyJpeg(Plain(64, 64, {1, 2, 3}), 64, 64);
   Write("blue/2.jpg", jpeg.substr(0, jpeg.size() / 2));
   Write("green/0.png", "not a picture");
   const auto all = OpenImages(path(), {.height = 8, .width = 8});
   ASSERT_TRUE(all.ok()) << all.status();
   ASSERT_EQ((*all)->size(), 6);
-  EXPECT_THAT(std::string(ReadExample(**all, 1).status().message()),
-              HasSubstr("blue/2.jpg: the JPEG "));
+  EXPECT_THAT(std::string(ReadExample(**all, 1).status().message()), HasSubstr("blue/2.jpg: the JPEG "));
   EXPECT_THAT(std::string(ReadExample(**all, 2).status().message()), HasSubstr("green/0.png: the file is neither"));
   const auto whole = OpenImages(path(), {.height = 8, .width = 8, .skip_broken = true});
   ASSERT_TRUE(whole.ok()) << whole.status();

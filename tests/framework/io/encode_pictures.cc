@@ -36,7 +36,7 @@ std::string Exif(int orientation, bool big_endian) {
 
 }  // namespace
 
-std::string EncodeJpeg(const std::vector<uint8_t>& pixels, int height, int width, const JpegOptions& options) {
+std::string EncodeAnyJpeg(const std::vector<uint8_t>& pixels, int height, int width, const JpegOptions& options) {
   jpeg_error_mgr errors;
   jpeg_compress_struct jpeg;
   jpeg.err = jpeg_std_error(&errors);

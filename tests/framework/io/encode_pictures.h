@@ -15,7 +15,7 @@ struct JpegOptions {
   bool big_endian = false;  // the segment
 };
 // `pixels` [height, width, channels].
-std::string EncodeJpeg(const std::vector<uint8_t>& pixels, int height, int width, const JpegOptions& options = {});
+std::string EncodeAnyJpeg(const std::vector<uint8_t>& pixels, int height, int width, const JpegOptions& options = {});
 
 struct PngOptions {
   int channels = 3;  // 1: grey, 2: grey and alpha, 3: RGB, 4: RGBA

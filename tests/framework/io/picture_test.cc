@@ -90,22 +90,22 @@ TEST(Picture, LaysTransparentPixelsOnTheBackground) {
 TEST(Picture, DecodesJpegsOfEveryKind) {
   const std::vector<uint8_t> rgb = Smooth(40, 56, 3), grey = Smooth(40, 56, 1), inks = Smooth(40, 56, 4);
   for (const bool progressive : {false, true}) {
-    const auto picture = DecodePicture(EncodeJpeg(rgb, 40, 56, {.progressive = progressive}));
+    const auto picture = DecodePicture(EncodeAnyJpeg(rgb, 40, 56, {.progressive = progressive}));
     ASSERT_TRUE(picture.ok()) << picture.status();
     EXPECT_LE(LargestDifference(picture->pixels, rgb), 4);
   }
-  const auto one = DecodePicture(EncodeJpeg(grey, 40, 56, {.channels = 1}), {.channels = 1});
+  const auto one = DecodePicture(EncodeAnyJpeg(grey, 40, 56, {.channels = 1}), {.channels = 1});
   ASSERT_TRUE(one.ok()) << one.status();
   EXPECT_LE(LargestDifference(one->pixels, grey), 4);
   // Without black ink, inverted inks are RGB.
-  const auto from_inks = DecodePicture(EncodeJpeg(inks, 40, 56, {.channels = 4}));
+  const auto from_inks = DecodePicture(EncodeAnyJpeg(inks, 40, 56, {.channels = 4}));
   ASSERT_TRUE(from_inks.ok()) << from_inks.status();
   EXPECT_LE(LargestDifference(from_inks->pixels, rgb), 6);
-  EXPECT_EQ(DecodePicture(EncodeJpeg(inks, 40, 56, {.channels = 4}), {.channels = 1})->pixels.size(), grey.size());
+  EXPECT_EQ(DecodePicture(EncodeAnyJpeg(inks, 40, 56, {.channels = 4}), {.channels = 1})->pixels.size(), grey.size());
 }
 
 TEST(Picture, MakesJpegsSmallerWhileDecoding) {
-  const std::string file = EncodeJpeg(Smooth(90, 61, 3), 90, 61);
+  const std::string file = EncodeAnyJpeg(Smooth(90, 61, 3), 90, 61);
   for (const int shrink : {2, 4, 8}) {
     const auto picture = DecodePicture(file, {.shrink = shrink});
     ASSERT_TRUE(picture.ok()) << picture.status();
@@ -127,7 +127,7 @@ TEST(Picture, TurnsPicturesUpright) {
   const std::vector<std::vector<int>> corners = {{0, 1, 2, 3}, {1, 0, 3, 2}, {3, 2, 1, 0}, {2, 3, 0, 1},
                                                  {0, 2, 1, 3}, {2, 0, 3, 1}, {3, 1, 2, 0}, {1, 3, 0, 2}};
   for (int orientation = 1; orientation <= 8; ++orientation) {
-    const std::string file = EncodeJpeg(
+    const std::string file = EncodeAnyJpeg(
         stored, kHeight, kWidth, {.channels = 1, .orientation = orientation, .big_endian = orientation % 2 == 0});
     const auto header = ReadPictureHeader(file);
     ASSERT_TRUE(header.ok()) << header.status();
@@ -146,7 +146,7 @@ TEST(Picture, TurnsPicturesUpright) {
 }
 
 TEST(Picture, SaysWhatIsWrong) {
-  const std::string png = EncodeAnyPng(Random(3 * 30 * 30), 30, 30), jpeg = EncodeJpeg(Smooth(64, 64, 3), 64, 64);
+  const std::string png = EncodeAnyPng(Random(3 * 30 * 30), 30, 30), jpeg = EncodeAnyJpeg(Smooth(64, 64, 3), 64, 64);
   const auto error = [](const std::string& file) { return std::string(DecodePicture(file).status().ToString()); };
   EXPECT_THAT(error(""), HasSubstr("is empty"));
   EXPECT_THAT(error("GIF89a"), HasSubstr("neither a PNG nor a JPEG"));
@@ -168,9 +168,9 @@ TEST(Picture, SaysWhatIsWrong) {
 
 TEST(Picture, NoDamageCrashes) {
   const std::vector<std::string> files = {
-      EncodeAnyPng(Random(3 * 20 * 20), 20, 20, {.interlaced = true}), EncodeJpeg(Smooth(40, 40, 3), 40, 40),
-      EncodeJpeg(Smooth(40, 40, 3), 40, 40, {.progressive = true, .orientation = 6}),
-      EncodeJpeg(Smooth(24, 24, 4), 24, 24, {.channels = 4})};
+      EncodeAnyPng(Random(3 * 20 * 20), 20, 20, {.interlaced = true}), EncodeAnyJpeg(Smooth(40, 40, 3), 40, 40),
+      EncodeAnyJpeg(Smooth(40, 40, 3), 40, 40, {.progressive = true, .orientation = 6}),
+      EncodeAnyJpeg(Smooth(24, 24, 4), 24, 24, {.channels = 4})};
   for (const std::string& file : files) {
     for (int turn = 0; turn < 500; ++turn) {
       std::string damaged = file;
