@@ -3,25 +3,18 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <sstream>
 
 #include <gmock/gmock.h>
 
 #include "framework/io/safetensors.h"
-#include "models/layers/layers.h"
-#include "models/layers/recurrent.h"
-#include "models/networks/autoencoder.h"
-#include "models/networks/cifar_net.h"
 #include "models/networks/mlp.h"
-#include "models/networks/resnet.h"
-#include "models/networks/transformer.h"
-#include "models/networks/wide_deep.h"
 #include "ops/builtin_ops.h"
 #include "ops/collective.h"
 #include "ops/nn.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/models/model_test.h"
+#include "tests/models/networks/saved_networks.h"
 
 namespace belfry::models {
 namespace {
@@ -72,71 +65,6 @@ class SavedModelTest : public ModelTest {
 
   std::string path_;
 };
-
-struct Network {
-  const char* name;
-  struct Ends {
-    std::vector<NamedOutput> inputs, outputs;
-  };
-  std::function<Ends(const Scope&)> build;
-};
-void PrintTo(const Network& network, std::ostream* out) { *out << network.name; }
-
-Network::Ends OfImages(const Scope& scope, int64_t size, const std::function<Output(Output)>& logits) {
-  const Output images = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, size, size, 3});
-  return {{{"image", images}}, {{"logits", logits(images)}}};
-}
-
-const std::vector<Network>& Networks() {
-  static const auto* const networks = new std::vector<Network>{
-      {"CifarNet",
-       [](const Scope& scope) { return OfImages(scope, 24, [&](Output x) { return CifarNet(scope, x); }); }},
-      {"ResNet20",
-       [](const Scope& scope) {
-         return OfImages(scope, 16, [&](Output x) { return ResNet(scope, x, {.training = false}); });
-       }},
-      {"ResNet20InBFloat16",
-       [](const Scope& scope) {
-         return OfImages(scope, 16, [&](Output x) {
-           return ResNet(scope, ops::Cast(scope, x, DType::kBFloat16), {.training = false});
-         });
-       }},
-      {"Mlp",
-       [](const Scope& scope) {
-         return OfImages(scope, 5, [&](Output x) { return Mlp(scope, x, {.training = false}); });
-       }},
-      {"Gpt",
-       [](const Scope& scope) -> Network::Ends {
-         const Output tokens = ops::Placeholder(scope, DType::kInt32, {Shape::kUnknown, Shape::kUnknown});
-         return {{{"tokens", tokens}},
-                 {{"logits",
-                   Transformer(
-                       scope, tokens,
-                       {.vocabulary = 50, .length = 16, .layers = 2, .heads = 2, .width = 16, .training = false})}}};
-       }},
-      {"WideDeep",
-       [](const Scope& scope) -> Network::Ends {
-         const Output numbers = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 4});
-         const Output ids = ops::Placeholder(scope, DType::kInt64, {Shape::kUnknown});
-         const TableInput table{.numbers = numbers, .categories = {{.name = "town", .ids = ids, .categories = 50}}};
-         return {{{"numbers", numbers}, {"town", ids}},
-                 {{"logit", WideDeep(scope, table, {.width = 8, .hidden = {16}, .training = false})}}};
-       }},
-      {"Vae",
-       [](const Scope& scope) -> Network::Ends {
-         const Output x = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 20});
-         const VaeCode code = VaeEncoder(scope, x);
-         return {{{"x", x}}, {{"mean", code.mean}, {"decoded", ops::Sigmoid(scope, VaeDecoder(scope, code.mean, 20))}}};
-       }},
-      {"Lstm",
-       [](const Scope& scope) -> Network::Ends {
-         const Output x = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 7, 5});
-         const ops::LstmOutputs lstm = Lstm(scope, "lstm", x, 9);
-         return {{{"x", x}}, {{"y", Dense(scope, "dense", lstm.y, 3)}, {"cell", lstm.cell}}};
-       }},
-  };
-  return *networks;
-}
 
 class SavedNetworks : public SavedModelTest, public testing::WithParamInterface<Network> {
  protected:
