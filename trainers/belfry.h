@@ -48,6 +48,7 @@
 #include "models/networks/resnet.h"
 #include "models/networks/transformer.h"
 #include "models/networks/wide_deep.h"
+#include "models/onnx/export.h"
 #include "models/towers/batch.h"
 #include "models/towers/replicate_towers.h"
 #include "models/towers/summaries.h"

@@ -48,6 +48,7 @@ constexpr absl::string_view kLayers[] = {
     "ops/families",
     "ops/lists",
     "models/inference",
+    "models/onnx",
     "optim",
     "models/layers",
     "models/towers",

@@ -54,7 +54,7 @@ TEST(PublicHeaders, BelfryHasAll) {
                                         "trainers/datasets/cifar10_files.h",
                                         "trainers/datasets/texture_image.h"};
   for (const char* folder : {"framework/data", "framework/data/table", "framework/data/text", "models/layers",
-                             "models/networks", "models/towers", "ops", "optim", "trainers/datasets"}) {
+                             "models/networks", "models/onnx", "models/towers", "ops", "optim", "trainers/datasets"}) {
     for (const auto& entry : fs::directory_iterator(kRoot / folder)) {
       if (entry.path().extension() != ".h") continue;
       const std::string header = absl::StrCat(folder, "/", entry.path().filename().string());

@@ -1,0 +1,59 @@
+// Models of a test as ONNX files.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/runtime/saved_model/saved_model.h"
+#include "models/onnx/export.h"
+#include "ops/builtin_ops.h"
+#include "tests/models/model_test.h"
+
+namespace belfry::models {
+
+// Gives vectors, such as biases, other values than those that layers begin with.
+inline absl::Status RandomVectors(Session& session) {
+  for (const Variable& variable : session.graph().variables()) {
+    if (variable.shape().rank() != 1 || variable.dtype() != DType::kFloat32) continue;
+    Tensor value(DType::kFloat32, variable.shape());
+    std::uniform_real_distribution<float> uniform(0.2f, 1.0f);
+    for (int64_t i = 0; i < value.elements(); ++i) value.data<float>()[i] = uniform(TestRandom());
+    RETURN_IF_ERROR(session.WriteVariable(variable, value));
+  }
+  return absl::OkStatus();
+}
+
+class OnnxTest : public ModelTest {
+ protected:
+  OnnxTest() {
+    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+    std::string name = absl::StrCat("belfry_onnx_", test.test_suite_name(), "_", test.name());
+    std::replace(name.begin(), name.end(), '/', '_');
+    folder_ = std::filesystem::path(testing::TempDir()) / name;
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~OnnxTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string File(const std::string& name) const { return (folder_ / name).string(); }
+
+  // The graph so far as a saved model, opened again.
+  absl::StatusOr<SavedModel> Save(const std::vector<NamedOutput>& inputs, const std::vector<NamedOutput>& outputs) {
+    Start();
+    RETURN_IF_ERROR(RandomVectors(*session_));
+    const std::string file = File("saved.safetensors");
+    RETURN_IF_ERROR(SaveModel(*session_, inputs, outputs, file));
+    return SavedModel::Open(file, BuiltinOps(), devices_);
+  }
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace belfry::models
