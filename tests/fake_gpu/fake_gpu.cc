@@ -15,10 +15,12 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
 #include "framework/base/parallel.h"
+#include "framework/base/status.h"
 #include "framework/base/tensor.h"
 #include "framework/device/cpu/cpu_device.h"
 #include "framework/device/cpu/cpu_event.h"
 #include "tests/fake_gpu/apart_memory.h"
+#include "tests/fake_gpu/fake_capture.h"
 #include "tests/main/seed.h"
 
 namespace belfry {
@@ -37,8 +39,6 @@ T* Real(T* memory) {
   return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(memory) & ~kTag);
 }
 
-class FakeStream;
-
 struct CountingStream final : public Stream {
   StreamKind kind() const override { return StreamKind::kCompute; }
   absl::Status Wait(Event&, uint32_t, absl::Time) override { return absl::OkStatus(); }
@@ -50,26 +50,52 @@ struct CountingStream final : public Stream {
   int64_t count = 0;
 };
 
-// Work given to streams while one of them captured, in the order of the calls. Used by the capturing thread.
-struct Capture {
-  std::vector<std::function<absl::Status()>> work;
-  std::map<FakeStream*, bool> others;  // streams that joined the capture; true if their last operation was a record
+// Of one GPU, shared with its streams.
+struct Launches {
+  std::atomic<int64_t> kernels{0}, graphs{0};
+  std::atomic<bool> fail_next_graph{false};
 };
+
+// The capture that this thread has begun and not ended.
+thread_local std::shared_ptr<Capture> own_capture;
+
+// The error of calls that a capture forbids: none outside of one.
+absl::Status Forbidden(absl::string_view call, const std::shared_ptr<Capture>& capture = own_capture) {
+  if (capture == nullptr) return absl::OkStatus();
+  capture->invalid = true;
+  return absl::FailedPreconditionError(absl::StrCat(call, " is not permitted while a stream is being captured"));
+}
 
 // Two counts: the runs whose record has been requested by the host, and those whose work is done.
 class FakeEvent final : public Event {
  public:
-  // The capture in which it was last recorded.
-  std::shared_ptr<Capture> capture() {
+  // The capture in which it was last recorded; null if it was in none. An error if that has ended.
+  absl::StatusOr<std::shared_ptr<Capture>> capture() {
     const std::unique_lock<std::mutex> lock(mutex_);
-    return capture_.lock();
+    std::shared_ptr<Capture> capture = capture_.lock();
+    if (captured_ && capture == nullptr) {
+      return absl::FailedPreconditionError("the event was last recorded in a capture that has ended");
+    }
+    return capture;
   }
-  void set_capture(const std::shared_ptr<Capture>& capture) {
+  // `after`: what it comes after in the capture.
+  void set_capture(const std::shared_ptr<Capture>& capture, std::vector<size_t> after = {}) {
     const std::unique_lock<std::mutex> lock(mutex_);
+    captured_ = capture != nullptr;
     capture_ = capture;
+    after_ = std::move(after);
   }
-  absl::Status Wait(uint32_t run, absl::Time deadline) override { return done_->Wait(run, deadline); }
+  std::vector<size_t> after() {
+    const std::unique_lock<std::mutex> lock(mutex_);
+    return after_;
+  }
+  absl::Status Wait(uint32_t run, absl::Time deadline) override {
+    RETURN_IF_ERROR(Forbidden("waiting for an event"));
+    if (captured()) return absl::FailedPreconditionError("the event was last recorded in a capture");
+    return done_->Wait(run, deadline);
+  }
   void Record(uint32_t run) override {
+    set_capture(nullptr);
     asked_.Record(run);
     done_->Record(run);
   }
@@ -78,6 +104,7 @@ class FakeEvent final : public Event {
     done_->Cancel();
   }
   void Reset(uint32_t run) override {
+    set_capture(nullptr);
     asked_.Reset(run);
     done_->Reset(run);
   }
@@ -85,8 +112,15 @@ class FakeEvent final : public Event {
   const std::shared_ptr<CpuEvent>& done() { return done_; }
 
  private:
+  bool captured() {
+    const std::unique_lock<std::mutex> lock(mutex_);
+    return captured_;
+  }
+
   std::mutex mutex_;
-  std::weak_ptr<Capture> capture_;
+  bool captured_ = false;           // last recorded in a capture,
+  std::weak_ptr<Capture> capture_;  // this one, if it has not ended,
+  std::vector<size_t> after_;       // after these parts of it
   CpuEvent asked_;
   const std::shared_ptr<CpuEvent> done_ = std::make_shared<CpuEvent>();  // shared with the work on streams that uses it
 };
@@ -94,8 +128,8 @@ class FakeEvent final : public Event {
 class FakeStream final : public Stream {
  public:
   // `apart`: null, or shared with the set of GPUs to which this one belongs.
-  FakeStream(StreamKind kind, int gpu, std::shared_ptr<ApartMemory> apart)
-      : kind_(kind), gpu_(gpu), apart_(std::move(apart)), thread_([this] { Work(); }) {}
+  FakeStream(StreamKind kind, int gpu, std::shared_ptr<ApartMemory> apart, std::shared_ptr<Launches> launches)
+      : kind_(kind), gpu_(gpu), apart_(std::move(apart)), launches_(std::move(launches)), thread_([this] { Work(); }) {}
   ~FakeStream() override {
     Enqueue(nullptr);
     thread_.join();
@@ -106,26 +140,30 @@ class FakeStream final : public Stream {
   absl::Status Wait(Event& event, uint32_t run, absl::Time deadline) override {
     auto* fake = dynamic_cast<FakeEvent*>(&event);
     if (fake == nullptr) return event.Wait(run, deadline);
-    const absl::Status asked = fake->asked().Wait(run, deadline);
-    if (!asked.ok()) return asked;
-    if (const std::shared_ptr<Capture> capture = fake->capture(); capture != capture_) {
+    RETURN_IF_ERROR(fake->asked().Wait(run, deadline));
+    ASSIGN_OR_RETURN(const std::shared_ptr<Capture> capture, fake->capture());
+    if (capture != capture_) {
       if (capture_ != nullptr) return absl::FailedPreconditionError("waits for what is not of this capture");
       capture_ = capture;
       capture_->others[this] = false;
+    }
+    if (capture_ != nullptr) {
+      std::vector<size_t>& last = capture_->last[this];
+      for (const size_t part : fake->after()) last.push_back(part);
       return absl::OkStatus();
     }
-    if (capture_ != nullptr) return absl::OkStatus();
     Enqueue([done = fake->done(), run] { return done->Wait(run, absl::InfiniteFuture()); });
     return absl::OkStatus();
   }
   void Record(Event& event, uint32_t run) override {
     auto* fake = dynamic_cast<FakeEvent*>(&event);
     BELFRY_CHECK(fake != nullptr);
-    fake->set_capture(capture_);
     if (capture_ != nullptr) {
+      fake->set_capture(capture_, capture_->last[this]);
       if (const auto other = capture_->others.find(this); other != capture_->others.end()) other->second = true;
       return fake->asked().Record(run);
     }
+    fake->set_capture(nullptr);
     // The work is enqueued first, because a thread that sees the request may wait for it on its own stream.
     Enqueue([done = fake->done(), run] {
       done->Record(run);
@@ -147,38 +185,53 @@ class FakeStream final : public Stream {
     return absl::OkStatus();
   }
   absl::Status Synchronize() override {
+    RETURN_IF_ERROR(Forbidden("synchronising", CaptureAround()));
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
     return std::exchange(error_, absl::OkStatus());
   }
   absl::Status Error() override {
+    RETURN_IF_ERROR(Forbidden("asking for errors", CaptureAround()));
     const std::unique_lock<std::mutex> lock(mutex_);
     return std::exchange(error_, absl::OkStatus());
   }
 
   absl::Status BeginCapture() override {
-    if (capture_ != nullptr) return absl::FailedPreconditionError("captures already");
-    capture_ = std::make_shared<Capture>();
+    if (capture_ != nullptr || own_capture != nullptr) return absl::FailedPreconditionError("captures already");
+    capture_ = own_capture = std::make_shared<Capture>();
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<CapturedWork>> EndCapture() override;
 
+  Launches& launches() { return *launches_; }
   void EnqueueKernel(std::function<absl::Status()> kernel) {
+    if (capture_ == nullptr) ++launches_->kernels;
     if (apart_ == nullptr) return Enqueue(std::move(kernel));
     Enqueue([apart = apart_, gpu = gpu_, kernel = std::move(kernel)] { return apart->RunKernel(gpu, kernel); });
   }
   void Enqueue(std::function<absl::Status()> work) {
-    if (capture_ != nullptr) {
-      capture_->work.push_back(std::move(work));
-      if (const auto other = capture_->others.find(this); other != capture_->others.end()) other->second = false;
-      return;
-    }
+    if (capture_ != nullptr) return CaptureTogether({this}, std::move(work));
     const std::unique_lock<std::mutex> lock(mutex_);
     queue_.push_back(std::move(work));
     changed_.notify_all();
   }
 
+  // As the function of this name.
+  static void CaptureTogether(const std::vector<FakeStream*>& streams, std::function<absl::Status()> work) {
+    Capture& capture = *streams[0]->capture_;
+    CapturedPart part{std::move(work), {}};
+    for (FakeStream* stream : streams) {
+      std::vector<size_t>& last = capture.last[stream];
+      part.after.insert(part.after.end(), last.begin(), last.end());
+      last = {capture.parts.size()};
+      if (const auto other = capture.others.find(stream); other != capture.others.end()) other->second = false;
+    }
+    capture.parts.push_back(std::move(part));
+  }
+
  private:
+  // A capture that forbids asking for the state of the stream: its own, or that of the calling thread.
+  std::shared_ptr<Capture> CaptureAround() const { return capture_ != nullptr ? capture_ : own_capture; }
   void Work() {
     std::minstd_rand random(TestSeed());
     while (true) {
@@ -203,6 +256,7 @@ class FakeStream final : public Stream {
   const StreamKind kind_;
   const int gpu_;
   const std::shared_ptr<ApartMemory> apart_;
+  const std::shared_ptr<Launches> launches_;
   std::shared_ptr<Capture> capture_;  // null: work runs at once
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -214,26 +268,33 @@ class FakeStream final : public Stream {
 
 class FakeCapturedWork final : public CapturedWork {
  public:
-  explicit FakeCapturedWork(std::vector<std::function<absl::Status()>> work) : work_(std::move(work)) {}
+  explicit FakeCapturedWork(std::vector<CapturedPart> parts) : parts_(std::move(parts)), random_(TestSeed()) {}
   absl::Status Enqueue(Stream& stream) override {
-    for (const std::function<absl::Status()>& work : work_) static_cast<FakeStream&>(stream).Enqueue(work);
+    auto& fake = static_cast<FakeStream&>(stream);
+    if (fake.launches().fail_next_graph.exchange(false)) return absl::InternalError("the graph was not launched");
+    ++fake.launches().graphs;
+    for (const size_t part : OrderOf(parts_, random_)) fake.Enqueue(parts_[part].work);
     return absl::OkStatus();
   }
 
  private:
-  const std::vector<std::function<absl::Status()>> work_;
+  const std::vector<CapturedPart> parts_;
+  std::minstd_rand random_;
 };
 
 absl::StatusOr<std::unique_ptr<CapturedWork>> FakeStream::EndCapture() {
   if (capture_ == nullptr) return absl::FailedPreconditionError("does not capture");
+  if (capture_ != own_capture) return absl::FailedPreconditionError("another thread captures");
+  own_capture = nullptr;
   const std::shared_ptr<Capture> capture = std::exchange(capture_, nullptr);
-  bool whole = true;
+  bool whole = capture->AllComeBefore(this);
   for (const auto& [stream, joined] : capture->others) {
-    stream->capture_ = nullptr;
+    static_cast<FakeStream*>(stream)->capture_ = nullptr;
     whole = whole && joined;
   }
+  if (capture->invalid) return absl::FailedPreconditionError("a call invalidated the capture");
   if (!whole) return absl::FailedPreconditionError("a stream has not joined the one that records");
-  return std::make_unique<FakeCapturedWork>(std::move(capture->work));
+  return std::make_unique<FakeCapturedWork>(std::move(capture->parts));
 }
 
 class FakeGpu final : public Device {
@@ -256,6 +317,7 @@ class FakeGpu final : public Device {
   DeviceCounters counters() const override { return {used_, peak_, allocations_, kMemory}; }
   absl::StatusOr<void*> Allocate(size_t bytes) override {
     if (bytes == 0) return nullptr;
+    RETURN_IF_ERROR(Forbidden("allocating"));
     if (bytes > kMemory - used_) {
       return absl::ResourceExhaustedError(
           absl::StrCat(name_.ToString(), " cannot allocate ", bytes, " bytes: ", used_.load(), " bytes are in use"));
@@ -274,16 +336,20 @@ class FakeGpu final : public Device {
     }
     used_ -= bytes;
   }
-  absl::StatusOr<void*> AllocateHost(size_t bytes) override { return AllocateAligned(bytes); }
+  absl::StatusOr<void*> AllocateHost(size_t bytes) override {
+    RETURN_IF_ERROR(Forbidden("allocating"));
+    return AllocateAligned(bytes);
+  }
   void DeallocateHost(void* memory, size_t) override { FreeAligned(memory); }
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind kind) override {
-    return std::make_unique<FakeStream>(kind, physical_id(), apart_);
+    return std::make_unique<FakeStream>(kind, physical_id(), apart_, launches_);
   }
   std::unique_ptr<Event> NewEvent() override { return std::make_unique<FakeEvent>(); }
   bool CompilesKernels() override { return compiler_ != nullptr; }
   absl::StatusOr<std::shared_ptr<const CompiledKernel>> CompileKernel(const std::string& source) override {
     return compiler_(source);
   }
+  Launches& launches() const { return *launches_; }
   bool Reaches(const FakeGpu& other) const {
     return apart_ == nullptr || apart_->Reaches(physical_id(), other.physical_id());
   }
@@ -294,6 +360,7 @@ class FakeGpu final : public Device {
   const MathMode math_;
   const std::shared_ptr<ApartMemory> apart_;
   const DeviceName name_;
+  const std::shared_ptr<Launches> launches_ = std::make_shared<Launches>();
   std::atomic<size_t> used_{0}, peak_{0};
   std::atomic<int64_t> allocations_{0};
 };
@@ -333,6 +400,19 @@ void EnqueueOnFakeGpu(Stream& stream, std::function<absl::Status()> work) {
     return;
   }
   static_cast<FakeStream&>(stream).EnqueueKernel(std::move(work));
+}
+
+FakeGpuLaunches LaunchesOn(const Device& fake) {
+  const Launches& launches = static_cast<const FakeGpu&>(fake).launches();
+  return {launches.kernels, launches.graphs};
+}
+
+void FailNextGraph(Device& fake) { static_cast<FakeGpu&>(fake).launches().fail_next_graph = true; }
+
+void CaptureTogether(const std::vector<Stream*>& streams, std::function<absl::Status()> work) {
+  std::vector<FakeStream*> fakes;
+  for (Stream* stream : streams) fakes.push_back(static_cast<FakeStream*>(stream));
+  FakeStream::CaptureTogether(fakes, std::move(work));
 }
 
 bool FakeGpuReaches(const Device& from, const Device& to) {

@@ -261,10 +261,9 @@ struct FakeNccl::World {
         return;
       }
     }
-    for (const auto& [at, list] : group.operations) {
-      const bool first = at == group.operations.begin()->first;
-      for (auto& one : work) EnqueueOnFakeGpu(*list[0].stream, first ? std::move(one) : absl::OkStatus);
-    }
+    std::vector<Stream*> streams;
+    for (const auto& [at, list] : group.operations) streams.push_back(list[0].stream);
+    for (auto& one : work) CaptureTogether(streams, std::move(one));
     const MutexLock lock(mutex);
     for (const auto& [at, list] : group.operations) {
       if (at->state == NcclResult::kInProgress) at->state = NcclResult::kSuccess;
