@@ -40,8 +40,8 @@ absl::Status CheckNcclDevices(absl::Span<Device* const> devices);
 //
 // A failure in any process ends the collectives of all: the others learn of it from the world (World::Fail), and abort
 // theirs. Communicators among processes are not built again. A process that does not come is noticed at the deadline of
-// the step. Steps with collectives that span processes are not captured: all processes would have to capture and replay
-// the same steps at the same runs, but each decides by its own plans, of which task 0 has more, for summaries.
+// the step. Collectives that span processes cannot be captured: all processes would have to capture and replay the same
+// steps at the same runs, but each decides by its own plans, of which task 0 has more, for summaries.
 class NcclCollectives {
  public:
   explicit NcclCollectives(std::shared_ptr<NcclApi> api, const NcclOptions& options = {})

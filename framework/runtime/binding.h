@@ -25,6 +25,13 @@ struct HostCopy {
   DeviceMemory ahead[2];   // large feed: device memory, used by alternate runs
 };
 
+// Consecutive kernels of a lane, all on one stream, that are replayed as one graph.
+struct Piece {
+  size_t begin = 0, end = 0;  // instructions [begin, end)
+  bool writes = false;        // one of them updates a variable
+  std::unique_ptr<CapturedWork> work;
+};
+
 // Instructions that one thread issues in order: those of one CPU stream, or of all streams of an asynchronous device,
 // which only enqueue.
 struct Lane {
@@ -41,6 +48,7 @@ struct Lane {
   DeviceThreads::Worker* worker = nullptr;       // null: the only lane, which the caller's thread serves
 
   // State, which runs change.
+  std::vector<Piece> pieces;           // ascending; empty unless the step is replayed in pieces (StepCapture)
   StreamTask task;                     // what `worker` runs
   std::unique_ptr<StreamClock> clock;  // null until the first traced run; two stamps per instruction
   std::atomic<size_t> position{0};     // watched runs: the instruction being issued

@@ -15,43 +15,126 @@ bool IsTransient(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
 }
 
+// A kernel that uses the run's number would repeat the captured one's. A mixed step would wait for its CPU lanes.
+bool IsRepeatable(const BoundPlan& bound) {
+  return bound.asynchronous && !bound.mixed &&
+         std::none_of(bound.kernels.begin(), bound.kernels.end(), [](const Kernel& kernel) { return kernel.uses_run; });
+}
+
+bool CollectivesCanBeCaptured(const BoundPlan& bound) {
+  return std::all_of(bound.collectives.begin(), bound.collectives.end(),
+                     [](const auto& collective) { return collective->CanCapture(); });
+}
+
+// The pieces of a lane, not captured yet.
+std::vector<Piece> FindPieces(const Lane& lane) {
+  const std::vector<BoundInstruction>& all = lane.instructions;
+  std::vector<Piece> pieces;
+  for (size_t begin = 0; begin < all.size();) {
+    size_t end = begin;
+    bool writes = false;
+    for (; end < all.size(); ++end) {
+      if (all[end].kind != Instruction::Kind::kRun || all[end].stream != all[begin].stream) break;
+      writes = writes || all[end].writes;
+    }
+    if (end - begin >= StepCapture::kLeastKernels) pieces.push_back({begin, end, writes, nullptr});
+    begin = std::max(end, begin + 1);
+  }
+  return pieces;
+}
+
+bool HasPieces(const BoundPlan& bound) {
+  return std::any_of(bound.lanes.begin(), bound.lanes.end(),
+                     [](const auto& lane) { return !FindPieces(*lane).empty(); });
+}
+
 }  // namespace
 
-// A kernel that uses the run's number would repeat the captured one's. A mixed step would wait for its CPU lanes.
-bool StepCapture::CanCapture(const BoundPlan& bound) {
-  const bool repeatable =
-      std::none_of(bound.kernels.begin(), bound.kernels.end(), [](const Kernel& kernel) { return kernel.uses_run; });
-  const bool meet = std::all_of(bound.collectives.begin(), bound.collectives.end(),
-                                [](const auto& collective) { return collective->CanCapture(); });
-  return bound.asynchronous && !bound.mixed && repeatable && meet;
+StepCapture::StepCapture(const BoundPlan& bound, const Watch& watch, bool enabled)
+    : bound_(bound), watch_(watch), whole_(CollectivesCanBeCaptured(bound)) {
+  if (enabled && IsRepeatable(bound) && (whole_ || HasPieces(bound))) runs_until_capture_ = kPlainRuns;
 }
 
 void StepCapture::TryToCapture(RunState& state) {
+  if (whole_) {
+    TryToCaptureWhole(state);
+  } else {
+    TryToCapturePieces(state);
+  }
+}
+
+// Runs go on as `attempt`, to capture the step, has left it.
+void StepCapture::Settle(const absl::Status& attempt) {
+  runs_until_capture_ = IsTransient(attempt) ? kPlainRuns : kNever;
+  if (attempt.ok() || absl::IsUnimplemented(attempt)) return;
+  spdlog::warn("A step could not be captured, so its operations are launched one by one: {}",
+               std::string(attempt.message()));
+}
+
+void StepCapture::TryToCaptureWhole(RunState& state) {
   const auto& collectives = bound_.collectives;
   size_t begun = 0;
   while (begun < collectives.size() && collectives[begun]->BeginCapture()) ++begun;
   // If one of them cannot be captured now, it stays due.
   if (begun == collectives.size()) {
-    runs_until_capture_ = kNever;
     absl::StatusOr<std::shared_ptr<CapturedStep>> captured = Capture(state);
     if (captured.ok()) captured_ = *captured;
-    if (!captured.ok() && !absl::IsUnimplemented(captured.status())) {
-      spdlog::warn("A step could not be captured, so its operations are launched one by one: {}",
-                   std::string(captured.status().message()));
-    }
-    if (IsTransient(captured.status())) runs_until_capture_ = kPlainRuns;
+    Settle(captured.status());
   }
   for (size_t i = 0; i < begun; ++i) collectives[i]->EndCapture(captured_);
   for (size_t i = 0; i < begun; ++i) collectives[i]->Reset(state.step_index);
 }
 
 void StepCapture::DropIfEnded() {
-  if (captured_ != nullptr && captured_->ended()) Drop();
+  if (piece_failed_.exchange(false) || (captured_ != nullptr && captured_->ended())) Drop();
 }
 
 void StepCapture::Drop() {
   captured_ = nullptr;
+  in_pieces_ = false;
+  for (auto& lane : bound_.lanes) lane->pieces.clear();
   runs_until_capture_ = kPlainRuns;
+}
+
+void StepCapture::TryToCapturePieces(RunState& state) {
+  const absl::Status status = CapturePieces(state);
+  if (!status.ok()) Drop();
+  in_pieces_ = status.ok();
+  Settle(status);
+}
+
+// The collectives may be anywhere, since nothing of theirs is captured.
+absl::Status StepCapture::CapturePieces(RunState& state) {
+  for (auto& lane : bound_.lanes) {
+    RETURN_IF_ERROR(bound_.queues.Synchronize(lane->device));
+    for (Piece& piece : FindPieces(*lane)) {
+      RETURN_IF_ERROR(CapturePiece(*lane, piece, state));
+      lane->pieces.push_back(std::move(piece));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepCapture::CapturePiece(Lane& lane, Piece& piece, RunState& state) {
+  Stream& stream = *lane.instructions[piece.begin].stream;
+  RETURN_IF_ERROR(stream.BeginCapture());
+  absl::Status status;
+  for (size_t i = piece.begin; i < piece.end && status.ok(); ++i) {
+    BoundInstruction& at = lane.instructions[i];
+    status = RunInstruction(at, state);
+    if (!status.ok()) status = watch_.Annotate(status, lane, at);
+  }
+  absl::StatusOr<std::unique_ptr<CapturedWork>> work = stream.EndCapture();
+  RETURN_IF_ERROR(status);
+  ASSIGN_OR_RETURN(piece.work, std::move(work));
+  return absl::OkStatus();
+}
+
+absl::Status StepCapture::ReplayPiece(const Lane& lane, const Piece& piece, RunState& state) {
+  if (piece.writes) state.wrote.store(true, std::memory_order_relaxed);
+  const absl::Status status = piece.work->Enqueue(*lane.instructions[piece.begin].stream);
+  if (!status.ok()) piece_failed_.store(true);
+  return OnDevice(status, bound_.devices.device(lane.device));
 }
 
 absl::StatusOr<std::shared_ptr<CapturedStep>> StepCapture::Capture(RunState& state) {
@@ -119,7 +202,7 @@ absl::Status StepCapture::Replay(RunState& state) {
     RETURN_IF_ERROR(OnDevice(stream.Wait(*lane->begun, state.step_index, state.deadline), device));
   }
   if (const absl::Status enqueued = captured_->Enqueue(stream); !enqueued.ok()) {
-    // Piece by piece it may work.
+    // Kernel by kernel it may work.
     Drop();
     return OnDevice(enqueued, devices.device(first.device));
   }

@@ -170,22 +170,50 @@ absl::Status Executable::EndLane(Lane& lane) {
 
 // On a lane's thread, nobody else would catch the exception.
 absl::Status Executable::RunLane(Lane& lane) {
-  return CatchOutOfMemory(kDuringStep, [&] { return RunInstructions(lane); });
+  return CatchOutOfMemory(kDuringStep, [&] { return RunWholeLane(lane); });
 }
 
-absl::Status Executable::RunInstructions(Lane& lane) {
+absl::Status Executable::RunWholeLane(Lane& lane) {
   const Device& device = bound_.devices.device(lane.device);
   if (lane.asynchronous) RETURN_IF_ERROR(OnDevice(BeginLane(lane), device));
+  size_t next = 0;
+  if (!watch_.traced()) {
+    for (const Piece& piece : lane.pieces) {
+      RETURN_IF_ERROR(RunInstructions(lane, next, piece.begin));
+      RETURN_IF_ERROR(RunPiece(lane, piece));
+      next = piece.end;
+    }
+  }
+  RETURN_IF_ERROR(RunInstructions(lane, next, lane.instructions.size()));
+  if (watch_.watched()) Watch::Finish(lane);
+  return lane.asynchronous ? OnDevice(EndLane(lane), device) : absl::OkStatus();
+}
+
+absl::Status Executable::WhyStopped(const Lane& lane, const BoundInstruction& at) const {
+  if (failed_.load(std::memory_order_relaxed)) return absl::CancelledError("another stream failed");
+  return watch_.Annotate(absl::CancelledError("Run call was cancelled"), lane, at);
+}
+
+absl::Status Executable::RunInstructions(Lane& lane, size_t begin, size_t end) {
   const bool watched = watch_.watched();
-  for (size_t i = 0; i < lane.instructions.size(); ++i) {
+  for (size_t i = begin; i < end; ++i) {
     BoundInstruction& at = lane.instructions[i];
-    if (failed_.load(std::memory_order_relaxed)) return absl::CancelledError("another stream failed");
-    if (state_.is_cancelled()) return watch_.Annotate(absl::CancelledError("Run call was cancelled"), lane, at);
+    if (stopped()) return WhyStopped(lane, at);
     const absl::Status status = watched ? watch_.Run(lane, i, state_) : RunInstruction(at, state_);
     if (!status.ok()) return watch_.Annotate(status, lane, at);
   }
-  if (watched) Watch::Finish(lane);
-  return lane.asynchronous ? OnDevice(EndLane(lane), device) : absl::OkStatus();
+  return absl::OkStatus();
+}
+
+absl::Status Executable::RunPiece(Lane& lane, const Piece& piece) {
+  const BoundInstruction& first = lane.instructions[piece.begin];
+  if (stopped()) return WhyStopped(lane, first);
+  if (watch_.watched()) {
+    if (absl::Status status = Watch::Reach(lane, piece.begin, state_); !status.ok()) {
+      return watch_.Annotate(status, lane, first);
+    }
+  }
+  return capture_.ReplayPiece(lane, piece, state_);
 }
 
 void Executable::RunOnThreads() {

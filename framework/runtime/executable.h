@@ -55,8 +55,8 @@ class Executable {
   const TensorSpec& fetch(int i) const { return bound_.fetches[i].spec; }
   // True if it uses asynchronous devices, so that only one run of the session may use it at a time.
   bool asynchronous() const { return bound_.asynchronous; }
-  // True once runs are replayed.
-  bool replays() const { return capture_.captured(); }
+  // True once runs are replayed, as a whole or in pieces.
+  bool replays() const { return capture_.captured() || capture_.in_pieces(); }
 
   // Runs one step. `run` numbers the session's runs. `feeds` fit feed(i), and are copied before it returns. The first
   // error wins, stops every lane, and names the node, the device and the user's line; afterwards the executable can be
@@ -82,7 +82,11 @@ class Executable {
   absl::Status CheckAborts();
   absl::Status RunLanes();
   absl::Status RunLane(Lane& lane);
-  absl::Status RunInstructions(Lane& lane);
+  absl::Status RunWholeLane(Lane& lane);
+  absl::Status RunInstructions(Lane& lane, size_t begin, size_t end);
+  absl::Status RunPiece(Lane& lane, const Piece& piece);
+  bool stopped() const { return failed_.load(std::memory_order_relaxed) || state_.is_cancelled(); }
+  absl::Status WhyStopped(const Lane& lane, const BoundInstruction& at) const;
   void RunOnThreads();
   absl::Status BeginLane(Lane& lane);
   absl::Status EndLane(Lane& lane);

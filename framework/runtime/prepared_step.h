@@ -28,7 +28,7 @@ class PreparedStep {
   ~PreparedStep();
   // True if Run returns before the step is done, because it uses only GPUs.
   bool asynchronous() const;
-  // True once its runs are replayed as a whole (SessionOptions::replay).
+  // True once its runs are replayed, as a whole or in pieces (SessionOptions::replay).
   bool replays() const;
   // Runs one step. `feeds` are in the order of Prepare's, and are copied before it returns. Errors: a feed of another
   // shape or dtype than was prepared, a variable that is not initialized, whatever the kernels report,

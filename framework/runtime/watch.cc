@@ -35,13 +35,18 @@ absl::Status Watch::MakeClocks() const {
   return absl::OkStatus();
 }
 
-absl::Status Watch::Run(Lane& lane, size_t position, RunState& state) {
-  BoundInstruction& at = lane.instructions[position];
+absl::Status Watch::Reach(Lane& lane, size_t position, const RunState& state) {
   const absl::Time now = SteadyNow();
   // Before `position` moves on: the previous instruction is the one that took the time.
   if (now >= state.deadline) return absl::DeadlineExceededError("the step exceeded its deadline");
   lane.since.store(absl::ToUnixNanos(now), std::memory_order_relaxed);
   lane.position.store(position, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+absl::Status Watch::Run(Lane& lane, size_t position, RunState& state) {
+  BoundInstruction& at = lane.instructions[position];
+  RETURN_IF_ERROR(Reach(lane, position, state));
   const auto stamp = static_cast<int>(2 * position);
   if (traced_) RETURN_IF_ERROR(lane.clock->Stamp(*at.stream, stamp));
   RETURN_IF_ERROR(RunInstruction(at, state));

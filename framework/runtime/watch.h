@@ -25,6 +25,8 @@ class Watch {
   bool watched() const { return watched_; }
   bool traced() const { return traced_; }
 
+  // Notes that a lane of a watched run is about to issue an instruction. DeadlineExceeded if it is too late.
+  static absl::Status Reach(Lane& lane, size_t position, const RunState& state);
   // RunInstruction for a watched run. Errors: also DeadlineExceeded, and InvalidArgument for a NaN or infinity.
   absl::Status Run(Lane& lane, size_t position, RunState& state);
   // Notes that a lane has issued its whole program.
