@@ -122,13 +122,20 @@ OpCase LrnCase(const std::string& name, const ops::LrnOptions& o) {
           .build = [=](const Scope& scope,
                        const Ins& in) { return Outs{ops::LocalResponseNormalization(scope, in[0], o)}; },
           .reference = reference,
-          .more_shapes = {{{1, 1, 1, 1}}, {{0, 2, 2, 3}}, {{2, 3, 3, 64}}, {{2, 3, 3, 70}}, {{20, 12, 12, 33}}},
+          .more_shapes = {{{1, 1, 1, 1}},
+                          {{0, 2, 2, 3}},
+                          {{2, 3, 3, 64}},
+                          {{2, 3, 3, 70}},
+                          {{20, 12, 12, 33}},
+                          {{5, 7, 3, 24}},
+                          {{3, 2048}}},
           .tolerance = 4,
           .unknown_axes = {0, 3}};
 }
 
-// The gradient where x is the output of a ReLU, whose gradient comes next.
-OpCase MaskedLrnGradCase(const ops::LrnOptions& o) {
+// The gradient, `masked` where x is the output of a ReLU, whose gradient comes next.
+OpCase LrnGradCase(const std::string& name, bool masked, const ops::LrnOptions& o,
+                   std::vector<std::vector<Shape>> more_shapes) {
   const auto reference = [=](const Arrays& in) {
     const Array &dy = in[0], &x = in[1];
     const int64_t channels = x.shape[-1], radius = o.depth_radius;
@@ -146,27 +153,27 @@ OpCase MaskedLrnGradCase(const ops::LrnOptions& o) {
     Array dx(x.shape);
     for (int64_t i = 0; i < x.size(); ++i) {
       const double sum = sum_around(i, [&](int64_t j) { return dy[j] * x[j] * std::pow(base(j), -o.beta - 1); });
-      dx[i] = x[i] > 0 ? dy[i] * std::pow(base(i), -o.beta) - 2 * o.alpha * o.beta * x[i] * sum : 0;
+      const bool zero = masked && x[i] <= 0;
+      dx[i] = zero ? 0 : dy[i] * std::pow(base(i), -o.beta) - 2 * o.alpha * o.beta * x[i] * sum;
     }
     return Arrays{dx};
   };
-  return {
-      .name = "LRNGradMasked",
-      .inputs = {{{2, 2, 1, 7}}, {{2, 2, 1, 7}}},
-      .build =
-          [=](const Scope& scope, const Ins& in) {
-            return Outs{scope.Add("LRNGrad", {in[0], in[1]},
-                                  {{"depth_radius", o.depth_radius},
-                                   {"bias", o.bias},
-                                   {"alpha", o.alpha},
-                                   {"beta", o.beta},
-                                   {"masked", true}})};
-          },
-      .reference = reference,
-      .more_shapes = {{{1, 1, 1, 1}, {1, 1, 1, 1}}, {{0, 2, 2, 3}, {0, 2, 2, 3}}, {{20, 12, 12, 33}, {20, 12, 12, 33}}},
-      .tolerance = 8,
-      .gradient = false,
-      .unknown_axes = {0, 3}};
+  return {.name = name,
+          .inputs = {{{2, 2, 1, 7}}, {{2, 2, 1, 7}}},
+          .build =
+              [=](const Scope& scope, const Ins& in) {
+                return Outs{scope.Add("LRNGrad", {in[0], in[1]},
+                                      {{"depth_radius", o.depth_radius},
+                                       {"bias", o.bias},
+                                       {"alpha", o.alpha},
+                                       {"beta", o.beta},
+                                       {"masked", masked}})};
+              },
+          .reference = reference,
+          .more_shapes = std::move(more_shapes),
+          .tolerance = 8,
+          .gradient = false,
+          .unknown_axes = {0, 3}};
 }
 
 // The ops that the fusion pass produces: product, bias and activation in one.
@@ -293,6 +300,9 @@ std::vector<OpCase> FusedCases() {
 }  // namespace
 
 std::vector<OpCase> NnImageCases() {
+  // Whole packs, with the radius for which GPUs compute in packs: several blocks of threads, and rows that fill one.
+  const std::vector<std::vector<Shape>> lrn_packs = {
+      {{0, 24}, {0, 24}}, {{5, 7, 3, 24}, {5, 7, 3, 24}}, {{2, 4}, {2, 4}}, {{3, 2048}, {3, 2048}}};
   std::vector<OpCase> cases = {
       ConvCase("Conv2D", {2, 5, 4, 3}, {3, 3, 3, 4}, {},
                {{{1, 1, 1, 1}, {1, 1, 1, 1}},
@@ -321,7 +331,12 @@ std::vector<OpCase> NnImageCases() {
       LrnCase("LRN", {.depth_radius = 4, .bias = 1, .alpha = 0.1, .beta = 0.75}),
       LrnCase("LRNHalfPower", {.depth_radius = 2, .bias = 0.5, .alpha = 1, .beta = 0.5}),
       LrnCase("LRNAnyPower", {.depth_radius = 9, .bias = 2, .alpha = 0.5, .beta = 0.6}),
-      MaskedLrnGradCase({.depth_radius = 2, .bias = 1, .alpha = 0.1, .beta = 0.75}),
+      LrnGradCase("LRNGradMasked", /*masked=*/true, {.depth_radius = 2, .bias = 1, .alpha = 0.1, .beta = 0.75},
+                  {{{1, 1, 1, 1}, {1, 1, 1, 1}}, {{0, 2, 2, 3}, {0, 2, 2, 3}}, {{20, 12, 12, 33}, {20, 12, 12, 33}}}),
+      LrnGradCase("LRNGradOfPacks", /*masked=*/false, {.depth_radius = 4, .bias = 1, .alpha = 0.1, .beta = 0.75},
+                  lrn_packs),
+      LrnGradCase("LRNGradMaskedOfPacks", /*masked=*/true, {.depth_radius = 4, .bias = 2, .alpha = 0.3, .beta = 0.6},
+                  lrn_packs),
   };
   for (OpCase& op_case : FusedCases()) cases.push_back(std::move(op_case));
   return cases;

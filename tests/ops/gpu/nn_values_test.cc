@@ -214,6 +214,28 @@ TEST_F(GpuNnTest, MaxPoolOfInfinitiesNaNAndTies) {
   }
 }
 
+// An infinity or NaN spreads as far as its window, and not to other rows.
+TEST_F(GpuNnTest, LrnOfInfinitiesAndNaN) {
+  for (const int64_t channels : {23, 24}) {
+    for (const double beta : {0.75, 0.5, 0.6}) {
+      Tensor values(DType::kFloat32, {60, channels}), slopes(DType::kFloat32, {60, channels});
+      for (int64_t i = 0; i < values.elements(); ++i) {
+        values.data<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i)));
+        slopes.data<float>()[i] = static_cast<float>(std::cos(static_cast<double>(3 * i)));
+      }
+      for (int64_t row = 0; row < 60; row += 2) {
+        values.data<float>()[row * channels + row % channels] = row % 4 == 0 ? kNaN : kInfinity;
+        slopes.data<float>()[row * channels + (row + 11) % channels] = row % 3 == 0 ? kNaN : -kInfinity;
+      }
+      const Output x = Const(scope(), values), dy = Const(scope(), slopes);
+      for (const int64_t radius : {2, 4}) {
+        ExpectAgrees(LocalResponseNormalization(scope(), x, {.depth_radius = radius, .beta = beta}));
+        ExpectAgrees(scope().Add("LRNGrad", {dy, x}, {{"depth_radius", radius}, {"beta", beta}}), 1e-4);
+      }
+    }
+  }
+}
+
 TEST_F(GpuNnTest, MomentsOfNumbersFarFromZero) {
   for (const int64_t rows : {1, 7, 5000}) {
     Tensor x(DType::kFloat32, {rows, 3});
