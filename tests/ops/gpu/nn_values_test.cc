@@ -94,6 +94,17 @@ TEST_F(GpuNnTest, ActivationsOfInfinitiesAndNaN) {
   ExpectAgrees(scope().Add("SoftplusGrad", {dy, Softplus(scope(), x)}));
 }
 
+// Large enough for numbers whose upper half is the threshold's, of which both some are kept and some are not.
+TEST_F(GpuNnTest, DropoutOfManyNumbers) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    for (const double rate : {0x1.8p-16, 0.4}) {
+      for (const int64_t size : {8192, 8191}) {
+        ExpectAgrees(Dropout(scope(), Fill(scope(), {64, size}, 1, dtype), rate), 0);
+      }
+    }
+  }
+}
+
 TEST_F(GpuNnTest, SoftmaxOfInfinitiesAndNaN) {
   for (const int64_t n : {3, 4, 40, 2000}) {
     const Output x = Matrix({{1, 2, 3},
