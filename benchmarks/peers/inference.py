@@ -5,7 +5,7 @@
     build/release/bin/cifar10 --model=resnet20 --steps=1 --export=/tmp/resnet20.safetensors
     peers/bin/python benchmarks/peers/inference.py /tmp/resnet20.safetensors
 
-Each model is exported to ONNX; both sides then compute the same batch of random numbers (integers: below 50), must agree
+Each model is exported to ONNX; both sides then compute the same batch of random numbers (integers: below 10), must agree
 within 1e-4 of the largest output, and are timed in turn, each in a process of its own. Printed are medians [fastest ..
 slowest] of a call, the median ratio of the rounds, the time from the start of the process's work to the first answer,
 and the peak of its memory without pages of files.
@@ -104,7 +104,7 @@ def serve(side, model, threads, extents):
     import numpy
     random = numpy.random.default_rng(1)
     for array in fed:
-        numbers = random.standard_normal(array.shape) if array.dtype.kind == "f" else random.integers(0, 50, array.shape)
+        numbers = random.standard_normal(array.shape) if array.dtype.kind == "f" else random.integers(0, 10, array.shape)
         array[...] = numbers
     compute()
     outputs = [float(x) for array in got for x in numpy.asarray(array, numpy.float64).ravel()[:100000]]

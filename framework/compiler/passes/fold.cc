@@ -10,7 +10,9 @@ namespace {
 // The most bytes that a constant in place of an output of `node` may have.
 size_t LargestFolded(const Program& program, const ProgramNode& node, Fold fold) {
   size_t bytes = 0;
-  for (const Value& input : node.inputs) bytes += program.spec(input).bytes();
+  for (const Value& input : node.inputs) {
+    if (program.nodes[input.node].op->kind == OpKind::kConst) bytes += program.spec(input).bytes();
+  }
   return fold == Fold::kWeights ? std::max(bytes, kMaxFoldedBytes) : kMaxFoldedBytes;
 }
 

@@ -3,11 +3,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include <gmock/gmock.h>
 
 #include "framework/io/safetensors.h"
+#include "models/layers/batch_norm.h"
+#include "models/layers/layers.h"
 #include "models/networks/mlp.h"
 #include "ops/builtin_ops.h"
 #include "ops/collective.h"
@@ -154,6 +157,32 @@ TEST_P(SavedNetworks, HaveTheSameBitsInAProgramWithoutTraining) {
 
 INSTANTIATE_TEST_SUITE_P(All, SavedNetworks, testing::ValuesIn(Networks()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+TEST_F(SavedModelTest, ComputesWhatDependsOnWeightsAlone) {
+  const Output x = ops::Placeholder(scope_, DType::kFloat32, {Shape::kUnknown, 6, 6, 16});
+  const Output conv = Conv2D(scope_, "conv", x, 32, 3, {.use_bias = false});
+  const Output norm = ops::Relu(scope_, BatchNorm(scope_, "norm", conv, {.training = false}));
+  const Output scale = GetVariable(scope_, "scale", {1, 6, 6, 32}, ConstantInitializer(2));
+  const Output y = ops::Mul(scope_, norm, ops::BroadcastLike(scope_, scale, norm));
+  Start();
+  RandomVariables();
+  ASSERT_TRUE(Save({{"x", x}}, {{"y", y}}).ok());
+  const absl::StatusOr<SavedModel> model = Open();
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto step = model->Prepare({Shape({3, 6, 6, 16})});
+  ASSERT_TRUE(step.ok()) << step.status();
+  std::map<std::string, int> ops;
+  for (const ProgramNode& node : (*step)->plan().program.nodes) ++ops[node.op->name];
+  EXPECT_EQ(ops["FusedConv2D"], 1);
+  for (const char* op : {"Conv2D", "BatchNormInference", "BatchNormFilter", "BatchNormBias", "Relu"}) {
+    EXPECT_EQ(ops[op], 0) << op;
+  }
+  // It would take three times the memory of the weights.
+  EXPECT_EQ(ops["BroadcastLike"], 1);
+  const Tensor value = Random({3, 6, 6, 16});
+  ASSERT_TRUE((*step)->Run({value}).ok());
+  EXPECT_TRUE(SameBits((*step)->fetched(0), Run({{x, value}}, {y})[0]));
+}
 
 TEST_F(SavedModelTest, HasTheVariablesByName) {
   SaveMlp();
