@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/base/version.h"
@@ -41,7 +41,7 @@ std::vector<bool> FindConstants(const Graph& graph) {
 // The constants that are read by nodes which are none, or are outputs. The session computes those that are not given.
 absl::StatusOr<Constants> ComputeConstants(const SavedModel& model, const std::vector<bool>& constant) {
   const Graph& graph = model.session().graph();
-  absl::flat_hash_set<Output> needed;
+  HashSet<Output> needed;
   const auto need = [&](const Output& output) {
     if (constant[static_cast<size_t>(output.node->id())]) needed.insert(output);
   };

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/runtime/saved_model/saved_model.h"
 #include "models/onnx/graph_builder_impl.h"
 #include "models/onnx/open_extents_impl.h"
@@ -53,7 +53,7 @@ struct Dim {
 };
 
 // Constants of a model by output, as far as nodes need them that are not constant.
-using Constants = absl::flat_hash_map<Output, Tensor>;
+using Constants = HashMap<Output, Tensor>;
 
 class Exporter {
  public:
@@ -150,10 +150,10 @@ class Exporter {
   const OpenExtents& extents_;
   const Constants& constants_;
   GraphBuilder builder_;
-  absl::flat_hash_map<Output, Value> values_;
-  absl::flat_hash_map<Output, Output> aliases_;
-  absl::flat_hash_map<Output, int> readers_;
-  absl::flat_hash_map<Output, std::vector<Dim>> carried_;
+  HashMap<Output, Value> values_;
+  HashMap<Output, Output> aliases_;
+  HashMap<Output, int> readers_;
+  HashMap<Output, std::vector<Dim>> carried_;
   std::map<std::string, std::string> shared_;
   std::vector<std::string> extent_names_;  // of extents_, once they are needed
   const Node* node_ = nullptr;
