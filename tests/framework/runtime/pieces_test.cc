@@ -24,6 +24,7 @@
 #include "ops/state.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/base/same_bits.h"
+#include "tests/framework/runtime/uncaptured_collective.h"
 #include "tests/main/seed.h"
 
 namespace belfry {
@@ -33,25 +34,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int kTowers = 2;
-
-// A collective that hides that it can be captured.
-class Uncaptured final : public Collective {
- public:
-  // `fail_in`: the fail_in-th Run from now on, counted from 1, fails; 0: none does.
-  Uncaptured(std::unique_ptr<Collective> hidden, std::atomic<int>& fail_in)
-      : hidden_(std::move(hidden)), fail_in_(fail_in) {}
-
-  absl::Status Run(int participant, Stream& stream, uint32_t run, absl::Time deadline) override {
-    if (fail_in_ > 0 && --fail_in_ == 0) return absl::InternalError("the link is down");
-    return hidden_->Run(participant, stream, run, deadline);
-  }
-  void Cancel() override { hidden_->Cancel(); }
-  void Reset(uint32_t run) override { hidden_->Reset(run); }
-
- private:
-  const std::unique_ptr<Collective> hidden_;
-  std::atomic<int>& fail_in_;
-};
 
 // Kernels of a tower before, between and after its collectives.
 struct Lengths {
@@ -143,7 +125,7 @@ class Pieces : public testing::Test {
     const auto collectives = [this, mode](CollectiveSpec spec) -> absl::StatusOr<std::unique_ptr<Collective>> {
       ASSIGN_OR_RETURN(std::unique_ptr<Collective> local, MakeFakeGpuCollective(std::move(spec)));
       if (mode == Mode::kWhole) return local;
-      return std::make_unique<Uncaptured>(std::move(local), fail_in_);
+      return std::make_unique<UncapturedCollective>(std::move(local), fail_in_);
     };
     auto session = Session::Create(*graph_, devices_,
                                    {.timeout = timeout, .collectives = collectives, .replay = mode != Mode::kPlain});
