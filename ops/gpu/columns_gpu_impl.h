@@ -71,24 +71,24 @@ absl::Status ForEachElementByColumn(Stream& stream, const ColumnSlices& s, const
   });
 }
 
-// Division of a matrix among blocks, for sums down its columns. A group of blocks has `width` columns, a power of two,
-// and a block one of `parts` parts of the rows: its slots of one column take the rows slot, slot + parts * slots, ...
-// The order of summation depends on the sizes only.
+// Division of a matrix, or of each of several, among blocks, for sums down its columns. A group of blocks has `width`
+// columns, a power of two, and a block one of `parts` parts of the rows: its slots of one column take the rows slot,
+// slot + parts * slots, ... The order of summation depends on the sizes only.
 struct ColumnParts {
   static constexpr int kSlots = 256;  // of a block: `width` columns, kSlots / width rows
 
   int64_t rows, columns, width, groups, parts;
 
-  ColumnParts(int64_t r, int64_t c) : rows(r), columns(c), width(1) {
+  ColumnParts(int64_t r, int64_t c, int64_t matrices = 1) : rows(r), columns(c), width(1) {
     constexpr int64_t kMaxWidth = 64, kRowsOfSlot = 16, kMaxBlocks = 1024;
     while (width < std::min(c, kMaxWidth)) width *= 2;
     groups = (c + width - 1) / width;
-    const int64_t most = std::max<int64_t>(kMaxBlocks / std::max<int64_t>(groups, 1), 1);
+    const int64_t most = std::max<int64_t>(kMaxBlocks / std::max<int64_t>(groups * matrices, 1), 1);
     parts = std::clamp<int64_t>(r / (kRowsOfSlot * (kSlots / width)), 1, most);
   }
 
-  // The number of values that blocks leave for the last one.
-  int64_t partials() const { return groups * parts * width; }
+  // The number of values that the blocks of a matrix leave for the last one.
+  constexpr int64_t partials() const { return groups * parts * width; }
 };
 
 // The partial result of a block for one of the F::kLanes lanes of a column is an F::Partial: default-constructed for no
@@ -146,6 +146,20 @@ BELFRY_GPU void JoinSlots(const ColumnParts& p, const gpu::Team& team, Partial* 
   }
 }
 
+// What a block does: sums one part of a group, and writes the partials of its columns, p.width of each lane, to `to`.
+template <class F>
+BELFRY_GPU void SumPart(const ColumnParts& p, int64_t group, int64_t part, const gpu::Team& team, const F& f,
+                        typename F::Partial* slots, typename F::Partial* to) {
+  constexpr int kSlots = ColumnParts::kSlots;
+  const int64_t rows = kSlots / p.width;
+  for (int slot = team.rank; slot < kSlots; slot += team.size) {
+    const int64_t row = slot / p.width;
+    WalkPart(p, group * p.width + (slot - row * p.width), part * rows + row, p.parts * rows, f, slots + slot);
+  }
+  JoinSlots<F::kLanes>(p, team, slots,
+                       [=](int lane, int c, const typename F::Partial& whole) { to[lane * p.width + c] = whole; });
+}
+
 // Calls store(c, partial) for every column c of the tensor with the F::Partial of all its rows, in one launch.
 // `partials` has room for p.partials() of each lane, `tickets` is as ForEachBlockThenLast wants it, one for each of
 // p.groups.
@@ -158,15 +172,8 @@ absl::Status GpuColumnSums(Stream& stream, const ColumnParts& p, typename F::Par
   return gpu::ForEachBlockThenLast(
       stream, p.groups, p.parts, sizeof(Partial) * kSlots * kLanes, tickets,
       [=] BELFRY_GPU(int64_t group, int64_t part, const gpu::Team& team, void* shared) {
-        auto* const slots = static_cast<Partial*>(shared);
-        const int64_t rows = kSlots / p.width;
-        for (int slot = team.rank; slot < kSlots; slot += team.size) {
-          const int64_t row = slot / p.width;
-          WalkPart(p, group * p.width + (slot - row * p.width), part * rows + row, p.parts * rows, f, slots + slot);
-        }
-        Partial* const to = partials + (group * p.parts + part) * p.width * kLanes;
-        JoinSlots<kLanes>(p, team, slots,
-                          [=](int lane, int c, const Partial& whole) { to[lane * p.width + c] = whole; });
+        SumPart(p, group, part, team, f, static_cast<Partial*>(shared),
+                partials + (group * p.parts + part) * p.width * kLanes);
       },
       [=] BELFRY_GPU(int64_t group, const gpu::Team& team, void* shared) {
         auto* const slots = static_cast<Partial*>(shared);
@@ -245,6 +252,13 @@ struct Moments {
   }
 };
 
+// An element by which others may be shifted.
+template <class S>
+BELFRY_GPU auto FiniteOrZero(S x) {
+  const auto value = gpu::Widen(x);
+  return value - value == 0 ? value : decltype(value)(0);
+}
+
 // A slot's values are shifted by its first one, and means by the column's first value, which preserves the digits that
 // a large mean would cost.
 template <class T, int lanes>
@@ -259,10 +273,6 @@ struct ColumnMoments {
   struct Shift {
     C first, base;
   };
-  BELFRY_GPU static C FiniteOrZero(gpu::Stored<T> x) {
-    const C value = gpu::Widen(x);
-    return value - value == 0 ? value : C(0);
-  }
   BELFRY_GPU PerLane<Shift, lanes> Begin(int64_t c, int64_t at) const {
     PerLane<Shift, lanes> shift;
     for (int j = 0; j < lanes; ++j) {
@@ -294,7 +304,7 @@ absl::Status GpuColumnMoments(Stream& stream, const ColumnParts& p, Moments<gpu:
   using C = gpu::Compute<T>;
   using Of = ColumnMoments<T, lanes>;
   return GpuColumnSums(stream, p, partials, tickets, Of{x}, [=] BELFRY_GPU(int64_t c, const Moments<C>& whole) {
-    mean[c] = whole.count == 0 ? C(0) : Of::FiniteOrZero(x[c]) + whole.mean;
+    mean[c] = whole.count == 0 ? C(0) : FiniteOrZero(x[c]) + whole.mean;
     variance[c] = whole.count == 0 ? C(0) : whole.squares / static_cast<C>(whole.count);
   });
 }

@@ -1,6 +1,7 @@
 // The gradients of layer norm, RMS norm and group norm. For .cu files.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "framework/base/status.h"
@@ -13,8 +14,7 @@ namespace belfry::ops {
 
 // With g = dy scale and z = x normalised: dx = (g - mean(g) - z mean(g z)) inverse, where mean(g) is 0 unless centred,
 // and over the rows dscale = sum dy z and doffset = sum dy. A first launch computes the constants of each row, a second
-// one all results on one pass down the columns, so dx may be x, dy or
-// what is added to it.
+// one all results on one pass down the columns, so dx may be x, dy or what is added to it.
 template <class C>
 struct NormFacts {
   NormMoments<C> moments;
@@ -157,24 +157,30 @@ absl::Status RunNormFacts(Stream& stream, const Layout& layout, int packs, const
       });
 }
 
-// Inputs x, scale, dy and, if `adds`, what is added to dx; outputs dx, dscale and, if centred, doffset.
-template <class T, bool centred, bool adds, class Layout>
-absl::StatusOr<Kernel> NormGradKernel(const KernelSpec& spec, const Layout& layout) {
+// Inputs x, scale, dy and, if `adds`, what is added to dx; outputs dx, dscale and, if centred, doffset. `find` enqueues
+// what sets the facts of an output: find(stream, output, workspace, tickets), for which there are `bytes` bytes of
+// workspace and as many tickets as it says.
+template <class T, bool centred, bool adds, class Layout, class Find>
+absl::StatusOr<Kernel> NormGradKernel(const KernelSpec& spec, const Layout& layout, size_t bytes,
+                                      int64_t tickets_of_find, const Find& find) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
   using Sum = Sums<C, 2>;
-  const auto parts = PartsOf<T>(layout.matrix_rows, layout.columns);
+  auto parts = PartsOf<T>(layout.matrix_rows, layout.columns);
+  parts.groups = std::max(parts.groups, tickets_of_find);
+  const size_t facts_at = std::max(static_cast<size_t>(parts.partials()) * sizeof(Sum), bytes);
   ASSIGN_OR_RETURN(
       Kernel kernel,
       ColumnSumsKernel<Sum>(
           spec, parts,
-          [layout, parts, packs = PacksToKeep<T>(layout), epsilon = spec.attrs.Float("epsilon")](
-              const KernelContext& at, Sum* partials, uint32_t* tickets) {
+          [layout, parts, find, facts_at, epsilon = spec.attrs.Float("epsilon")](const KernelContext& at, Sum* partials,
+                                                                                 uint32_t* tickets) {
             const S *x = at.input<S>(0), *scale = at.input<S>(1), *dy = at.input<S>(2);
-            auto* facts = reinterpret_cast<NormFacts<C>*>(partials + parts.partials());
+            auto* facts = reinterpret_cast<NormFacts<C>*>(static_cast<unsigned char*>(at.workspace) + facts_at);
             S* doffset = nullptr;
             if constexpr (centred) doffset = at.output<S>(2);
-            RETURN_IF_ERROR((RunNormFacts<T, centred>(*at.stream, layout, packs, {epsilon, x, scale, dy, facts})));
+            RETURN_IF_ERROR(
+                find(*at.stream, NormFactsOutput<T, centred>{epsilon, x, scale, dy, facts}, at.workspace, tickets));
             const S* const addend = adds ? at.input<S>(3) : nullptr;
             return WithLanes<T>(parts.whole && AreAligned({x, scale, dy, addend, at.output<S>(0)}), [&](auto lanes) {
               constexpr int kLanes = decltype(lanes)::value;
@@ -184,8 +190,16 @@ absl::StatusOr<Kernel> NormGradKernel(const KernelSpec& spec, const Layout& layo
                   StoreNormGradients<T>{at.output<S>(1), doffset});
             });
           }));
-  kernel.workspace_bytes += static_cast<size_t>(layout.rows) * sizeof(NormFacts<C>);
+  kernel.workspace_bytes = facts_at + static_cast<size_t>(layout.rows) * sizeof(NormFacts<C>);
   return kernel;
+}
+
+template <class T, bool centred, bool adds, class Layout>
+absl::StatusOr<Kernel> NormGradKernel(const KernelSpec& spec, const Layout& layout) {
+  return NormGradKernel<T, centred, adds>(
+      spec, layout, 0, 0,
+      [layout, packs = PacksToKeep<T>(layout)](Stream& stream, const NormFactsOutput<T, centred>& output, void*,
+                                               uint32_t*) { return RunNormFacts(stream, layout, packs, output); });
 }
 
 }  // namespace belfry::ops

@@ -43,7 +43,7 @@ constexpr OpFacts kFacts[] = {
     {"CrossEntropyGrad", 1, {2, 1}},
     {"FusedConv2D", 2},
     {"Gather", 1, {0, 1}},
-    {"GroupNorm", 1, {2, 1}},
+    {"GroupNorm", 2, {2, 1}},
     {"GroupNormGrad", 2, {2, 2}},
     {"L2Losses", 1},
     {"LayerNormAddGrad", 2, {2, 2}},

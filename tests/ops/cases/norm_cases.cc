@@ -187,7 +187,16 @@ std::vector<OpCase> NormCases() {
                      {{2, 2, 2, 1203}, {1203}, {1203}},
                      {{2, 5, 3, 24}, {24}, {24}}}),
       GroupNormCase("GroupNormOfPacks", {2, 3, 16}, 2, {{{3, 70, 64}, {64}, {64}}, {{1, 9, 48}, {48}, {48}}}),
-      GroupNormCase("GroupNormOfMatrix", {5, 4}, 1, {{{3, 6}, {6}, {6}}}),
+      GroupNormCase("GroupNormOfMatrix", {5, 4}, 1, {{{3, 6}, {6}, {6}}, {{3, 2056}, {2056}, {2056}}}),
+      // Groups that GPUs sum down the columns: of 1, 2, 4 and 8 channels at a time, in several parts of the places and
+      // of the channels.
+      GroupNormCase("GroupNormOfLongGroups", {2, 3, 8}, 4,
+                    {{{0, 40, 41, 8}, {8}, {8}},
+                     {{3, 20, 41, 8}, {8}, {8}},
+                     {{1, 2100, 8}, {8}, {8}},
+                     {{2, 300, 20}, {20}, {20}},
+                     {{2, 11, 1040}, {1040}, {1040}},
+                     {{1, 2, 4096}, {4096}, {4096}}}),
       one,
   };
 }
