@@ -30,6 +30,7 @@ def load(path):
         ("model_output", ctypes.POINTER(Tensor), ctypes.c_void_p, ctypes.c_int),
         ("runner_create", ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.POINTER(ctypes.c_int64)),
          ctypes.POINTER(ctypes.c_char_p)),
+        ("runner_input", ctypes.POINTER(Tensor), ctypes.c_void_p, ctypes.c_int), ("free", None, ctypes.c_void_p),
         ("runner_output", ctypes.POINTER(Tensor), ctypes.c_void_p, ctypes.c_int),
         ("runner_run", ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_char_p))):
         function = getattr(library, "belfry_" + name)
@@ -59,6 +60,8 @@ def main():
     pointers = (ctypes.POINTER(ctypes.c_int64) * len(shapes))(
         *(ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)) for shape in shapes))
     runner = library.belfry_runner_create(model, pointers, ctypes.byref(error))
+    for tensor in all_of(library.belfry_runner_input, runner) if runner else []:
+        ctypes.memset(tensor.data, 0, tensor.bytes)
     if not runner or library.belfry_runner_run(runner, ctypes.byref(error)):
         sys.exit("run_model.py: " + error.value.decode())
     for tensor in all_of(library.belfry_runner_output, runner):

@@ -47,7 +47,8 @@ ABSL_FLAG(std::string, batch_norm, "per_tower",
           "Pictures over which batch normalisation takes its statistics. per_tower: those of each tower. synchronised: "
           "those of all towers, so that N towers train as one.");
 ABSL_FLAG(std::vector<std::string>, predict, {},
-          "Picture files, with commas between, whose classes are printed at the end of the run.");
+          "Picture files, with commas between and none in their names, whose classes are printed at the end of the "
+          "run.");
 
 namespace belfry::trainers {
 namespace {
@@ -83,7 +84,14 @@ absl::Status ImageClassifier::CheckFlags() const {
   RETURN_IF_ERROR(CheckChoice("model", absl::GetFlag(FLAGS_model), "models", models));
   RETURN_IF_ERROR(CheckChoice("schedule", absl::GetFlag(FLAGS_schedule), "schedules", {"cosine", "constant"}));
   RETURN_IF_ERROR(CheckDType(absl::GetFlag(FLAGS_dtype)));
-  RETURN_IF_ERROR(CheckFlag("size", absl::GetFlag(FLAGS_size), 0, 4096));
+  const models::PictureNetwork& network = *models::FindPictureNetwork(absl::GetFlag(FLAGS_model));
+  if (const int64_t size = absl::GetFlag(FLAGS_size); size != 0) {
+    RETURN_IF_ERROR(CheckFlag("size", size, network.smallest, 4096));
+    if (size % network.multiple != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--size=", size, " must be a multiple of ", network.multiple, " for ", network.name));
+    }
+  }
   RETURN_IF_ERROR(CheckFlag("warmup_steps", absl::GetFlag(FLAGS_warmup_steps), 0, int64_t{1} << 40));
   RETURN_IF_ERROR(CheckShare("smallest_area", absl::GetFlag(FLAGS_smallest_area), 0.01));
   RETURN_IF_ERROR(CheckShare("central", absl::GetFlag(FLAGS_central), 0.1));

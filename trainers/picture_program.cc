@@ -1,5 +1,7 @@
 #include "trainers/picture_program.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -8,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/base/units.h"
@@ -36,41 +39,54 @@ data::ImagePolicy Normalised() {
 // The folder of the data: the given one, or that of the generated set, which the first process of each machine writes.
 absl::StatusOr<std::string> Place(const std::string& data_dir, World& world, absl::Time deadline) {
   std::string place = data_dir;
+  absl::Status written;
   if (data_dir.empty()) {
     std::error_code error;
     const fs::path temporary = fs::temp_directory_path(error);
     if (error) return absl::UnavailableError(absl::StrCat("No temporary directory (TMPDIR): ", error.message()));
-    place = (temporary / "belfry_pictures").string();
-    const bool first = world.processes()[world.rank()].local_rank == 0;
-    if (first) RETURN_IF_ERROR(data::WritePictureSet(place));
+    place = (temporary / absl::StrCat("belfry_pictures_1_", getuid())).string();
+    if (world.processes()[world.rank()].local_rank == 0) written = data::WritePictureSet(place);
   }
   RETURN_IF_ERROR(world.AllGather("", deadline).status());
+  RETURN_IF_ERROR(written);
   return place;
 }
 
-struct TwoSets {
-  std::unique_ptr<data::Dataset> train, test;
-};
+bool HasFolders(const fs::path& folder) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.is_directory(error)) return true;
+  }
+  return false;
+}
 
 // The folders "train" and "val" or "test" of `place`, or all of it with a part drawn for validation.
-absl::StatusOr<TwoSets> OpenSets(const std::string& place, const data::PictureOptions& train,
-                                 const data::PictureOptions& test, double fraction, uint64_t seed) {
-  std::error_code error;
+absl::StatusOr<data::TwoViews> OpenSets(const std::string& place, const data::PictureOptions& train,
+                                        const data::PictureOptions& test, double fraction, uint64_t seed) {
   const auto folder = [&](const char* name) { return (fs::path(place) / name).string(); };
-  TwoSets sets;
-  if (fs::is_directory(folder("train"), error)) {
-    const std::string held_out = fs::is_directory(folder("val"), error) ? folder("val") : folder("test");
-    ASSIGN_OR_RETURN(sets.train, data::OpenImages(folder("train"), train));
-    ASSIGN_OR_RETURN(sets.test, data::OpenImages(held_out, test));
+  data::TwoViews sets;
+  for (const char* held_out : {"val", "test"}) {
+    if (!HasFolders(folder("train")) || !HasFolders(folder(held_out))) continue;
+    ASSIGN_OR_RETURN(sets.first, data::OpenImages(folder("train"), train));
+    ASSIGN_OR_RETURN(sets.second, data::OpenImages(folder(held_out), test));
     return sets;
   }
-  ASSIGN_OR_RETURN(std::shared_ptr<const data::Dataset> to_train, data::OpenImages(place, train));
-  ASSIGN_OR_RETURN(std::shared_ptr<const data::Dataset> to_test, data::OpenImages(place, test));
-  const RowSplit split = SplitRows(to_train->size(), fraction, seed);
+  ASSIGN_OR_RETURN(sets, data::OpenImages(place, train, test));
+  const RowSplit split = SplitRows(sets.first->size(), fraction, seed);
   if (split.training.empty()) return absl::InvalidArgumentError(absl::StrCat(place, " has too few pictures"));
-  sets.train = data::Subset(std::move(to_train), split.training);
-  sets.test = data::Subset(std::move(to_test), fraction > 0 ? split.held_out : split.training);
+  sets.first = data::Subset(std::move(sets.first), split.training);
+  sets.second = data::Subset(std::move(sets.second), fraction > 0 ? split.held_out : split.training);
   return sets;
+}
+
+// The names of the classes, which the field "label" has.
+absl::StatusOr<std::vector<std::string>> ClassesOf(const data::Dataset& dataset, const std::string& place) {
+  const absl::StatusOr<size_t> label = data::FindField(dataset.fields(), "label");
+  const bool named =
+      label.ok() && !dataset.fields()[*label].category_names.empty() && dataset.fields()[*label].dtype == DType::kInt32;
+  if (named) return dataset.fields()[*label].category_names;
+  return absl::InvalidArgumentError(
+      absl::StrCat(place, ": expected a folder for each class, or a list with a column 'label' of their names"));
 }
 
 }  // namespace
@@ -84,13 +100,15 @@ absl::Status PictureProgram::OpenData(ProgramRun& run) {
   train.height = train.width = size_;
   const data::PictureOptions test{
       .height = size_, .width = size_, .central = options_.central, .skip_broken = train.skip_broken};
-  ASSIGN_OR_RETURN(TwoSets sets, OpenSets(place, train, test, options_.validation_fraction, run.order.seed));
-  train_ = std::move(sets.train);
-  test_ = std::move(sets.test);
-  classes_ = train_->fields()[1].category_names;
-  if (test_->fields()[1].category_names != classes_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(place, ": the classes in its folders for training and validation are not the same"));
+  ASSIGN_OR_RETURN(data::TwoViews sets, OpenSets(place, train, test, options_.validation_fraction, run.order.seed));
+  train_ = std::move(sets.first);
+  test_ = std::move(sets.second);
+  ASSIGN_OR_RETURN(classes_, ClassesOf(*train_, place));
+  ASSIGN_OR_RETURN(const std::vector<std::string> held_out, ClassesOf(*test_, place));
+  if (held_out != classes_) {
+    return absl::InvalidArgumentError(absl::StrCat(place, ": the classes to train on are ",
+                                                   absl::StrJoin(classes_, ", "), ", but those to evaluate on are ",
+                                                   absl::StrJoin(held_out, ", ")));
   }
   if (!options_.predict.empty()) {
     data::PictureOptions all = test;
@@ -111,8 +129,14 @@ absl::Status PictureProgram::OpenData(ProgramRun& run) {
 
 std::vector<RunSetting> PictureProgram::Settings(const ProgramRun& run) const {
   const auto text = [](auto value) { return absl::StrCat(value); };
+  const bool synchronised = run.replicate.batch_norm == models::BatchNormPolicy::kSynchronised;
   return {{"--model", options_.model, /*fixed=*/true},
           {"--size", text(size_), /*fixed=*/true},
+          {"classes", absl::StrJoin(classes_, ","), /*fixed=*/true},
+          {"--validation_fraction", text(options_.validation_fraction), /*fixed=*/true},
+          {"--moving_average", text(run.replicate.moving_average), /*fixed=*/true},
+          {"--optimizer", options_.optimizer.name, /*fixed=*/true},
+          {"--lookahead", text(options_.optimizer.lookahead), /*fixed=*/true},
           {"--batch_size", text(run.order.batch_size), /*fixed=*/true},
           {"--seed", text(run.order.seed), /*fixed=*/true},
           {"--steps", text(run.training.steps)},
@@ -120,6 +144,12 @@ std::vector<RunSetting> PictureProgram::Settings(const ProgramRun& run) const {
           {"--schedule", options_.schedule},
           {"--warmup_steps", text(options_.warmup_steps)},
           {"--weight_decay", text(options_.weight_decay)},
+          {"--smallest_area", text(options_.pictures.random_crop ? options_.pictures.random_crop->min_area : 1)},
+          {"--colour_jitter", text(options_.pictures.jitter.brightness)},
+          {"--dtype", std::string(DTypeName(options_.dtype))},
+          {"--batch_norm", synchronised ? "synchronised" : "per_tower"},
+          // Statistics of a tower are those of its share of the batch.
+          {"towers", synchronised ? "any" : text(run.order.towers)},
           {"--label_smoothing", text(label_smoothing_)},
           {"--mixup", text(run.order.mixup)}};
 }
@@ -162,7 +192,7 @@ absl::Status PictureProgram::Result(const ProgramRun& run, Session& session, con
   if (!run.training.quiet && classes_.size() <= 100) {
     std::printf("\n%s\n", ConfusionTable(results_, classes_, TerminalColumns()).c_str());
   }
-  absl::PrintF("Validation accuracy %.2f%%, %.2f%% within the first five, after %s.\n", 100 * results_.accuracy,
+  absl::PrintF("Test accuracy %.2f%%, %.2f%% within the first five, after %s.\n", 100 * results_.accuracy,
                100 * results_.top_5, Counted(trainer.steps(), "step"));
   return to_predict_ == nullptr ? absl::OkStatus() : Predict(session);
 }

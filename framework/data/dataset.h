@@ -52,6 +52,7 @@ class Dataset {
   virtual absl::Status Read(int64_t index, const Example& example) const = 0;
   // True if examples vary from epoch to epoch; then a Prefetcher reads them by ReadVaried.
   virtual bool varies() const { return false; }
+  // Read, of an example as it is in one epoch.
   virtual absl::Status ReadVaried(int64_t index, const Variation&, const Example& example) const {
     return Read(index, example);
   }

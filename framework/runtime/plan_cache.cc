@@ -13,7 +13,14 @@ namespace {
 // An estimate for a node, its instructions and its kernel.
 constexpr size_t kBytesPerNode = 2048;
 
-size_t TableBytes(const Plan& plan) { return plan.program.nodes.size() * kBytesPerNode; }
+// With the constants that were computed for it; those of the graph belong to the graph.
+size_t TableBytes(const Plan& plan) {
+  size_t bytes = plan.program.nodes.size() * kBytesPerNode;
+  for (const ProgramNode& node : plan.program.nodes) {
+    if (node.op->kind == OpKind::kConst && node.source->op().kind != OpKind::kConst) bytes += node.outputs[0].bytes();
+  }
+  return bytes;
+}
 // One prepared step: its arenas and its copies of the fetches.
 size_t StepBytes(const Plan& plan) {
   size_t bytes = std::accumulate(plan.memory.arena_bytes.begin(), plan.memory.arena_bytes.end(), size_t{0});

@@ -12,9 +12,11 @@
 
 #include <belfry_inference.h>
 
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace belfry::inference {
@@ -26,6 +28,21 @@ inline void TakeMessage(char* message, std::string& text) {
   if (message == nullptr) return;
   text = message;
   belfry_free(message);
+}
+
+template <class T>
+bool Holds(belfry_dtype dtype) {
+  switch (dtype) {
+    case BELFRY_FLOAT32: return std::is_same_v<T, float>;
+    case BELFRY_FLOAT64: return std::is_same_v<T, double>;
+    case BELFRY_FLOAT16:
+    case BELFRY_BFLOAT16: return sizeof(T) == 2;
+    case BELFRY_INT32: return std::is_same_v<T, int32_t>;
+    case BELFRY_INT64: return std::is_same_v<T, int64_t>;
+    case BELFRY_UINT8: return std::is_same_v<T, uint8_t>;
+    case BELFRY_BOOL: return std::is_same_v<T, bool>;
+  }
+  return false;
 }
 
 struct Release {
@@ -45,13 +62,16 @@ class Runner {
   // Input and output `i` with name, dtype and shape.
   const belfry_tensor& input(int i) const { return *belfry_runner_input(runner_.get(), i); }
   const belfry_tensor& output(int i) const { return *belfry_runner_output(runner_.get(), i); }
-  // Their elements. T is the C++ type of the dtype: float, double, int32_t, int64_t, uint8_t, bool, or one of 16 bits.
+  // Their elements. REQUIRES: T is the C++ type of the dtype: float, double, int32_t, int64_t, uint8_t, bool, or one of
+  // 16 bits.
   template <class T>
   T* input(int i) const {
+    assert(internal::Holds<T>(input(i).dtype));
     return static_cast<T*>(input(i).data);
   }
   template <class T>
   const T* output(int i) const {
+    assert(internal::Holds<T>(output(i).dtype));
     return static_cast<const T*>(output(i).data);
   }
 
@@ -68,7 +88,8 @@ class Runner {
   std::unique_ptr<belfry_runner, internal::Release> runner_;
 };
 
-// A file that has been read; false if it could not be. Thread-safe. Movable.
+// A file that has been read; false if it could not be, and then only Prepare may be called, which fails. Thread-safe.
+// Movable.
 class Model {
  public:
   // As belfry_model_open. On failure returns a false Model, and says in `error` why.
@@ -92,6 +113,10 @@ class Model {
   // `error` why.
   Runner Prepare(const std::vector<std::vector<int64_t>>& shapes, std::string& error) const {
     Runner runner;
+    if (!*this) {
+      error = "There is no model";
+      return runner;
+    }
     std::vector<const int64_t*> extents;
     for (size_t i = 0; i < shapes.size(); ++i) {
       const int rank = static_cast<int>(i) < input_count() ? input(static_cast<int>(i)).rank : -1;

@@ -1,6 +1,7 @@
 // The C interface of libbelfry_inference, on SavedModel.
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/device/device_set.h"
@@ -70,6 +72,7 @@ Tensors DescribeAll(absl::Span<const belfry::NamedOutput> values) {
 }
 
 absl::StatusOr<std::unique_ptr<belfry_model>> Open(const std::string& path, int threads) {
+  if (path.empty()) return absl::InvalidArgumentError("no file of a saved model was named");
   // A launcher of several processes concerns training.
   ASSIGN_OR_RETURN(belfry::DeviceSet devices,
                    belfry::DeviceSet::Open("cpu:1", {.cpu_threads = threads, .ignore_launcher = true}));
@@ -106,6 +109,18 @@ absl::StatusOr<std::unique_ptr<belfry_runner>> CreateRunner(const belfry_model& 
   return runner;
 }
 
+// Calls `body`, whose exceptions end here: callers may not be C++.
+template <class Body>
+auto WithoutExceptions(absl::string_view during, const Body& body) -> decltype(body()) {
+  try {
+    return belfry::CatchOutOfMemory(during, body);
+  } catch (const std::exception& exception) {
+    return absl::InternalError(absl::StrCat(during, ": ", exception.what()));
+  } catch (...) {
+    return absl::InternalError(absl::StrCat(during, ": an exception that is no std::exception"));
+  }
+}
+
 // What a function of the C interface returns of `result`: null if it is an error, which is reported.
 template <class T>
 T* Release(absl::StatusOr<std::unique_ptr<T>> result, char** error) {
@@ -121,7 +136,8 @@ const char* belfry_inference_version() { return BELFRY_VERSION; }
 void belfry_free(char* message) { std::free(message); }
 
 belfry_model* belfry_model_open(const char* path, int threads, char** error) {
-  return Release(belfry::CatchOutOfMemory("opening a saved model", [&] { return Open(path, threads); }), error);
+  const std::string file = path == nullptr ? "" : path;
+  return Release(WithoutExceptions("opening a saved model", [&] { return Open(file, threads); }), error);
 }
 
 void belfry_model_close(belfry_model* model) { delete model; }
@@ -132,8 +148,7 @@ const belfry_tensor* belfry_model_input(const belfry_model* model, int index) { 
 const belfry_tensor* belfry_model_output(const belfry_model* model, int index) { return At(model->outputs, index); }
 
 belfry_runner* belfry_runner_create(const belfry_model* model, const int64_t* const* extents, char** error) {
-  return Release(belfry::CatchOutOfMemory("preparing a saved model", [&] { return CreateRunner(*model, extents); }),
-                 error);
+  return Release(WithoutExceptions("preparing a saved model", [&] { return CreateRunner(*model, extents); }), error);
 }
 
 void belfry_runner_destroy(belfry_runner* runner) { delete runner; }
@@ -142,7 +157,8 @@ const belfry_tensor* belfry_runner_input(const belfry_runner* runner, int index)
 const belfry_tensor* belfry_runner_output(const belfry_runner* runner, int index) { return At(runner->outputs, index); }
 
 int belfry_runner_run(belfry_runner* runner, char** error) {
-  const absl::Status status = runner->step->Run(runner->feeds);
+  const absl::Status status =
+      WithoutExceptions("running a saved model", [&] { return runner->step->Run(runner->feeds); });
   if (status.ok()) return 0;
   Report(status, error);
   return -1;

@@ -3,7 +3,6 @@
 
 #include "absl/strings/string_view.h"
 #include "framework/graph/scope.h"
-#include "framework/graph/variable.h"
 
 namespace belfry::models {
 
@@ -13,11 +12,11 @@ struct BatchNormOptions {
   double momentum =
       0.99;  // from 0 to 1: average = momentum * average + (1 - momentum) * batch; with 1 there is no update
   double epsilon = 1e-3;
-  Initializer gamma = ConstantInitializer(1);
+  double gamma = 1;  // its initial value
 };
 // gamma * (x - mean) / sqrt(variance + epsilon) + beta, with statistics over all axes but the last. x is [N, H, W, C]
 // or [N, C] with known C; the result has the same shape. Variables, each [C], float64 if x is and otherwise float32:
-// gamma and beta (starts at 0), trainable; moving_mean (0) and moving_variance (1), not trainable.
+// gamma and beta (which starts at 0), trainable; moving_mean (0) and moving_variance (1), not trainable.
 //
 // In training, the two updates of the moving averages are added to the collection kUpdateOps of this scope; run them
 // with every step. A layer that is called several times in a step (towers of a siamese network, steps of a recurrent

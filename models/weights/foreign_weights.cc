@@ -29,8 +29,9 @@ std::optional<std::vector<int>> Match(absl::string_view pattern, absl::string_vi
     }
     const size_t begin = at;
     while (at < name.size() && absl::ascii_isdigit(static_cast<unsigned char>(name[at]))) ++at;
+    constexpr size_t kMostDigits = 6;
     int number;
-    if (!absl::SimpleAtoi(name.substr(begin, at - begin), &number)) return std::nullopt;
+    if (at - begin > kMostDigits || !absl::SimpleAtoi(name.substr(begin, at - begin), &number)) return std::nullopt;
     numbers.push_back(number);
   }
   if (at != name.size()) return std::nullopt;
@@ -99,10 +100,15 @@ absl::StatusOr<Tensor> InOurLayout(const io::NamedTensor& tensor, WeightLayout l
                                                  "; expected ", axes.size(), " dimensions"));
 }
 
+// The name of a tensor without what may precede it. PyTorch's DistributedDataParallel adds "module.".
+absl::string_view NameIn(const WeightRules& rules, const io::NamedTensor& tensor) {
+  return absl::StripPrefix(absl::StripPrefix(tensor.name, "module."), rules.prefix);
+}
+
 const WeightRules* Recognised(const std::vector<io::NamedTensor>& tensors) {
   for (const WeightRules& known : KnownWeights()) {
     for (const io::NamedTensor& tensor : tensors) {
-      if (absl::StripPrefix(tensor.name, known.prefix) == known.has) return &known;
+      if (NameIn(known, tensor) == known.has) return &known;
     }
   }
   return nullptr;
@@ -122,7 +128,7 @@ absl::StatusOr<std::vector<io::NamedTensor>> OurWeights(std::vector<io::NamedTen
   network = std::string(known->network);
   std::vector<io::NamedTensor> ours;
   for (const io::NamedTensor& tensor : tensors) {
-    const absl::string_view name = absl::StripPrefix(tensor.name, known->prefix);
+    const absl::string_view name = NameIn(*known, tensor);
     for (const WeightRule& rule : known->rules) {
       const std::optional<std::vector<int>> numbers = Match(rule.theirs, name);
       if (!numbers.has_value()) continue;

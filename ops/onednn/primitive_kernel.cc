@@ -29,7 +29,10 @@ absl::StatusOr<std::optional<Kernel>> PrimitiveKernel(const KernelSpec& spec,
   BELFRY_CHECK(inputs.size() <= kMaxArguments && outputs.size() <= kMaxArguments);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const void* const data = spec.constant(inputs[i]);
-    if (data != nullptr) RETURN_IF_ERROR(primitive->Prepare(static_cast<int>(i), data));
+    if (data == nullptr) continue;
+    // Without memory for it, each run reorders it.
+    const absl::Status prepared = primitive->Prepare(static_cast<int>(i), data);
+    if (!prepared.ok() && !absl::IsResourceExhausted(prepared)) return prepared;
   }
   const size_t workspace_bytes = primitive->workspace_bytes();
   auto shared = std::make_shared<onednn::Primitive>(*std::move(primitive));

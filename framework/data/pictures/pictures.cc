@@ -16,6 +16,7 @@
 #include "framework/base/cores.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
+#include "framework/base/thread.h"
 #include "framework/data/pictures/picture_view.h"
 #include "framework/io/file.h"
 #include "framework/io/pictures/picture.h"
@@ -46,12 +47,16 @@ int ShrinkFor(const PictureBox& box, const PictureOptions& options) {
   return 1;
 }
 
+Field PictureField(const std::string& name, const PictureOptions& options, bool mask) {
+  return {.name = name, .dtype = DType::kUInt8, .shape = {options.height, options.width, mask ? 1 : options.channels}};
+}
+
 // Picture columns come first among the fields, then those of `others`.
 class PictureDataset final : public Dataset {
  public:
   PictureDataset(std::vector<PictureColumn> columns, std::vector<Field> fields, std::unique_ptr<Dataset> others,
                  std::vector<int64_t> rows, const PictureOptions& options)
-      : columns_(std::move(columns)),
+      : columns_(std::make_shared<const std::vector<PictureColumn>>(std::move(columns))),
         fields_(std::move(fields)),
         others_(std::move(others)),
         rows_(std::move(rows)),
@@ -70,15 +75,24 @@ class PictureDataset final : public Dataset {
     return ReadAs(index, variation, example);
   }
 
-  // The first error of decoding the pictures of an example, whole.
-  absl::Status CheckPictures(int64_t index) const {
-    for (const PictureColumn& column : columns_) {
+  // Reads the files of an example, and returns an error of that; sets `broken` to the first error of decoding them.
+  absl::Status CheckPictures(int64_t index, absl::Status& broken) const {
+    for (const PictureColumn& column : *columns_) {
       const std::string& path = column.paths[rows_[index]];
-      absl::StatusOr<std::string> bytes = io::ReadFile(path);
-      if (!bytes.ok()) return bytes.status();
-      RETURN_IF_ERROR(InFile(path, io::DecodePicture(*bytes).status()));
+      ASSIGN_OR_RETURN(const std::string bytes, io::ReadFile(path));
+      const io::DecodeOptions how{.channels = column.mask ? 1 : 3, .numbers = column.mask};
+      broken.Update(InFile(path, io::DecodePicture(bytes, how).status()));
     }
     return absl::OkStatus();
+  }
+  // The same examples, with other options.
+  std::unique_ptr<PictureDataset> With(const PictureOptions& options) const {
+    auto other = std::make_unique<PictureDataset>(*this);
+    other->options_ = options;
+    for (size_t i = 0; i < columns_->size(); ++i) {
+      other->fields_[i] = PictureField(fields_[i].name, options, (*columns_)[i].mask);
+    }
+    return other;
   }
   // Leaves only the rows of these examples.
   void Keep(const std::vector<char>& kept) {
@@ -93,8 +107,9 @@ class PictureDataset final : public Dataset {
   absl::Status ReadAs(int64_t index, const std::optional<Variation>& variation, const Example& example) const {
     int64_t height = 0, width = 0;  // of the first picture
     PictureView view{};
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      const std::string& path = columns_[i].paths[rows_[index]];
+    const std::vector<PictureColumn>& columns = *columns_;
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const std::string& path = columns[i].paths[rows_[index]];
       ASSIGN_OR_RETURN(const std::string bytes, io::ReadFile(path));
       absl::StatusOr<io::PictureHeader> header = io::ReadPictureHeader(bytes);
       if (!header.ok()) return InFile(path, header.status());
@@ -105,14 +120,14 @@ class PictureDataset final : public Dataset {
         view = DrawView(options_, height, width, rows_[index], variation);
       } else if (header->height != height || header->width != width) {
         return InFile(path, absl::InvalidArgumentError(absl::StrCat("has ", header->height, "x", header->width,
-                                                                    " pixels, but ", columns_[0].paths[rows_[index]],
+                                                                    " pixels, but ", columns[0].paths[rows_[index]],
                                                                     " of the same example has ", height, "x", width)));
       }
-      RETURN_IF_ERROR(InFile(path, Show(bytes, view, columns_[i], {height, width}, example.field<uint8_t>(i))));
+      RETURN_IF_ERROR(InFile(path, Show(bytes, view, columns[i], {height, width}, example.field<uint8_t>(i))));
     }
     if (others_ == nullptr) return absl::OkStatus();
     std::vector<std::byte*> places;
-    for (size_t i = columns_.size(); i < fields_.size(); ++i) places.push_back(example.raw(i));
+    for (size_t i = columns.size(); i < fields_.size(); ++i) places.push_back(example.raw(i));
     return others_->Read(rows_[index], Example(places));
   }
 
@@ -121,7 +136,8 @@ class PictureDataset final : public Dataset {
                     const std::pair<int64_t, int64_t>& size, uint8_t* to) const {
     const int channels = column.mask ? 1 : options_.channels;
     const int shrink = column.mask ? 1 : ShrinkFor(view.box, options_);
-    ASSIGN_OR_RETURN(const io::Picture picture, io::DecodePicture(bytes, {.channels = channels, .shrink = shrink}));
+    ASSIGN_OR_RETURN(const io::Picture picture,
+                     io::DecodePicture(bytes, {.channels = channels, .shrink = shrink, .numbers = column.mask}));
     const double down = static_cast<double>(picture.height) / static_cast<double>(size.first);
     const double across = static_cast<double>(picture.width) / static_cast<double>(size.second);
     const PictureBox box{view.box.top * down, view.box.left * across,
@@ -134,11 +150,11 @@ class PictureDataset final : public Dataset {
     return absl::OkStatus();
   }
 
-  const std::vector<PictureColumn> columns_;
-  const std::vector<Field> fields_;
-  const std::unique_ptr<Dataset> others_;  // by row; null if there are no other fields
+  std::shared_ptr<const std::vector<PictureColumn>> columns_;
+  std::vector<Field> fields_;
+  std::shared_ptr<const Dataset> others_;  // by row; null if there are no other fields
   std::vector<int64_t> rows_;              // by example
-  const PictureOptions options_;
+  PictureOptions options_;
 };
 
 absl::Status CheckOptions(const PictureOptions& options) {
@@ -202,10 +218,6 @@ absl::Status AddPictures(const std::string& folder, int depth, std::vector<std::
   return absl::OkStatus();
 }
 
-Field PictureField(const std::string& name, const PictureOptions& options, bool mask) {
-  return {.name = name, .dtype = DType::kUInt8, .shape = {options.height, options.width, mask ? 1 : options.channels}};
-}
-
 std::vector<int64_t> AllRows(int64_t count) {
   std::vector<int64_t> rows(count);
   for (int64_t i = 0; i < count; ++i) rows[i] = i;
@@ -237,7 +249,12 @@ absl::StatusOr<std::unique_ptr<PictureDataset>> OpenFolder(const std::string& fo
     const std::string path = (fs::path(folder) / name).string();
     std::error_code error;
     if (!fs::is_directory(path, error)) continue;
+    const size_t before = pictures.paths.size();
     RETURN_IF_ERROR(AddPictures(path, 0, pictures.paths));
+    if (pictures.paths.size() == before) {
+      spdlog::warn("{} has no pictures, so it is no class", path);
+      continue;
+    }
     labels.resize(pictures.paths.size(), static_cast<int32_t>(classes.size()));
     classes.push_back(name);
   }
@@ -291,38 +308,60 @@ absl::StatusOr<std::unique_ptr<PictureDataset>> OpenList(const std::string& list
                                           options);
 }
 
+// Finds the examples whose pictures cannot be decoded: errors by example, OK where there is none. An error of reading a
+// file is returned.
+absl::StatusOr<std::vector<absl::Status>> FindBroken(const PictureDataset& dataset) {
+  std::vector<absl::Status> broken(dataset.size());
+  std::atomic<int64_t> next{0};
+  const auto check = [&]() -> absl::Status {
+    for (int64_t i = next++; i < dataset.size(); i = next++) {
+      RETURN_IF_ERROR(CatchOutOfMemory("checking pictures", [&] { return dataset.CheckPictures(i, broken[i]); }));
+    }
+    return absl::OkStatus();
+  };
+  std::vector<absl::Status> statuses(UsableCores());
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < statuses.size(); ++i) {
+    auto thread = StartThread("to check pictures", [&, i] { statuses[i] = check(); });
+    if (thread.ok()) threads.push_back(*std::move(thread));  // fewer take longer
+  }
+  statuses[0] = check();
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
+  return broken;
+}
+
 // Leaves out the examples whose pictures cannot be decoded.
 absl::Status SkipBroken(PictureDataset& dataset, const std::string& path) {
-  std::vector<char> whole(dataset.size(), 0);
-  std::vector<absl::Status> errors(dataset.size());
-  std::atomic<int64_t> next{0};
-  const auto check = [&] {
-    for (int64_t i = next++; i < dataset.size(); i = next++) {
-      errors[i] = CatchOutOfMemory("checking pictures", [&] { return dataset.CheckPictures(i); });
-      whole[i] = errors[i].ok();
-    }
-  };
-  std::vector<std::thread> threads;
-  for (int i = 1; i < UsableCores(); ++i) threads.emplace_back(check);
-  check();
-  for (std::thread& thread : threads) thread.join();
+  ASSIGN_OR_RETURN(const std::vector<absl::Status> broken, FindBroken(dataset));
+  std::vector<char> whole;
   std::vector<std::string> messages;
-  for (const absl::Status& error : errors) {
-    if (absl::IsResourceExhausted(error) && !absl::StrContains(error.message(), "pixels")) return error;
-    if (!error.ok()) messages.emplace_back(error.message());
+  for (const absl::Status& status : broken) {
+    whole.push_back(status.ok() ? 1 : 0);
+    if (!status.ok()) messages.emplace_back(status.message());
   }
   if (messages.empty()) return absl::OkStatus();
-  if (messages.size() == errors.size()) {
+  if (messages.size() == broken.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": none of ", errors.size(), " pictures can be decoded: ", messages[0]));
+        absl::StrCat(path, ": none of ", broken.size(), " pictures can be decoded: ", messages[0]));
   }
   constexpr size_t kNamed = 10;
   const size_t named = std::min(messages.size(), kNamed);
   spdlog::warn("{}: left out {} of {} examples, whose pictures cannot be decoded: {}{}", path, messages.size(),
-               errors.size(), absl::StrJoin(messages.begin(), messages.begin() + static_cast<ptrdiff_t>(named), "; "),
+               broken.size(), absl::StrJoin(messages.begin(), messages.begin() + static_cast<ptrdiff_t>(named), "; "),
                named < messages.size() ? "; ..." : "");
   dataset.Keep(whole);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<PictureDataset>> Open(const std::string& folder_or_list, const PictureOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  std::error_code error;
+  const bool folder = fs::is_directory(folder_or_list, error);
+  ASSIGN_OR_RETURN(std::unique_ptr<PictureDataset> dataset,
+                   folder ? OpenFolder(folder_or_list, options) : OpenList(folder_or_list, options));
+  if (options.skip_broken) RETURN_IF_ERROR(SkipBroken(*dataset, folder_or_list));
+  return dataset;
 }
 
 }  // namespace
@@ -339,13 +378,15 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenPictures(std::vector<std::string> p
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(const std::string& folder_or_list, const PictureOptions& options) {
-  RETURN_IF_ERROR(CheckOptions(options));
-  std::error_code error;
-  const bool folder = fs::is_directory(folder_or_list, error);
-  ASSIGN_OR_RETURN(std::unique_ptr<PictureDataset> dataset,
-                   folder ? OpenFolder(folder_or_list, options) : OpenList(folder_or_list, options));
-  if (options.skip_broken) RETURN_IF_ERROR(SkipBroken(*dataset, folder_or_list));
-  return dataset;
+  return Open(folder_or_list, options);
+}
+
+absl::StatusOr<TwoViews> OpenImages(const std::string& folder_or_list, const PictureOptions& first,
+                                    const PictureOptions& second) {
+  RETURN_IF_ERROR(CheckOptions(second));
+  ASSIGN_OR_RETURN(std::unique_ptr<PictureDataset> dataset, Open(folder_or_list, first));
+  std::unique_ptr<Dataset> other = dataset->With(second);
+  return TwoViews{std::move(dataset), std::move(other)};
 }
 
 }  // namespace belfry::data

@@ -27,8 +27,8 @@ struct ColourJitter {
   double brightness = 0, contrast = 0, saturation = 0;  // each in [0, 1]
 };
 
-// The way from a picture to an example. What is random depends on (seed, epoch, index) only, and only where a
-// Prefetcher reads; the pictures and masks of an example are cut alike.
+// The way from a picture to an example. What is random depends on (seed, epoch, index) only, the index among
+// all files, and only where a Prefetcher reads; the pictures and masks of an example are cut alike.
 struct PictureOptions {
   int64_t height = 224, width = 224;  // pixels of an example; up to 16384
   int channels = 3;                   // 3: RGB, 1: grey
@@ -38,10 +38,11 @@ struct PictureOptions {
   std::optional<RandomResizedCrop> random_crop = {};
   ColourJitter jitter = {};  // not of masks
   // Reads all files once when the data set is opened, in all threads, and leaves out those that cannot be decoded, with
-  // a warning that counts and names them. Otherwise the first one that is read is an error.
+  // a warning that counts them and names the first. Otherwise the first one that is read is an error.
   bool skip_broken = false;
-  // Of a list: the columns with paths of pictures, and of masks, which are grey and resized without mixing values. A
-  // path is relative to the folder of the list.
+  // Of a list: the columns with paths of pictures, and of masks, which have one channel and are resized without
+  // mixing values: of PNGs the numbers that they store, such as a palette's indices. A path is relative to the folder
+  // of the list.
   std::vector<std::string> pictures = {"image"}, masks = {};
   CsvOptions csv = {};  // of a list: its other columns
 };
@@ -49,10 +50,10 @@ struct PictureOptions {
 // The pictures in a folder that has a folder for each class: fields "image", uint8 [height, width, channels], and
 // "label", int32 [], the number of the class in the order of their names, which are the field's category_names. Files
 // count whose names end in .png, .jpg or .jpeg, in letters of either case, also those in folders below; hidden ones do
-// not. Examples are ordered by class, then by path.
+// not. A folder without any is no class, and a warning names it. Examples are ordered by class, then by path.
 //
-// Or a list, a CSV file: a field for each of its columns. An image policy (PrefetcherOptions::images) flips, changes
-// and normalises what comes of either.
+// Or a list, a CSV file: a field for each of its columns. An image policy (PrefetcherOptions::images) then flips,
+// changes and normalises the pictures.
 //
 // Reading is thread-safe, and an example is decoded whenever it is read. Errors: NotFound: no such folder or file;
 // InvalidArgument: options out of range, a folder without classes or pictures, a list without the columns; those of
@@ -60,6 +61,14 @@ struct PictureOptions {
 // of another size than the first picture of its example.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(const std::string& folder_or_list,
                                                     const PictureOptions& options = {});
+
+// The same examples twice, as a training and an evaluation see them. Files are found, and checked for skip_broken of
+// the first options, once; `pictures`, `masks`, `csv` and skip_broken of the second do not matter.
+struct TwoViews {
+  std::unique_ptr<Dataset> first, second;
+};
+absl::StatusOr<TwoViews> OpenImages(const std::string& folder_or_list, const PictureOptions& first,
+                                    const PictureOptions& second);
 
 // The pictures in these files, in this order, as field "image". Errors: those above.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenPictures(std::vector<std::string> paths,

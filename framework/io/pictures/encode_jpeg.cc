@@ -4,6 +4,7 @@
 
 #include <csetjmp>
 #include <cstdlib>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "framework/io/pictures/picture.h"
@@ -23,16 +24,17 @@ struct EncodingErrors {
   std::longjmp(errors->jump, 1);
 }
 
-// False after an error. The bytes are libjpeg's, to be freed.
+// False after an error. The bytes are libjpeg's, to be freed unless there was one, after which they may be gone.
 bool Encode(const Picture& picture, int quality, EncodingErrors& errors, unsigned char*& bytes, unsigned long& size) {
   jpeg_compress_struct jpeg;
+  std::memset(&jpeg, 0, sizeof jpeg);
   jpeg.err = jpeg_std_error(&errors.base);
   errors.base.error_exit = OnEncodingError;
-  jpeg_create_compress(&jpeg);
   if (setjmp(errors.jump) != 0) {
     jpeg_destroy_compress(&jpeg);
     return false;
   }
+  jpeg_create_compress(&jpeg);
   jpeg_mem_dest(&jpeg, &bytes, &size);
   jpeg.image_height = static_cast<unsigned>(picture.height);
   jpeg.image_width = static_cast<unsigned>(picture.width);
@@ -63,11 +65,10 @@ absl::StatusOr<std::string> EncodeJpeg(const Picture& picture, int quality) {
   unsigned char* bytes = nullptr;
   unsigned long size = 0;
   const bool encoded = Encode(picture, quality, errors, bytes, size);
-  std::string file;
-  if (encoded) file.assign(reinterpret_cast<const char*>(bytes), size);
+  if (!encoded) return absl::InternalError(absl::StrCat("libjpeg cannot encode a picture: ", errors.message));
+  std::string file(reinterpret_cast<const char*>(bytes), size);
   std::free(bytes);
-  if (encoded) return file;
-  return absl::InternalError(absl::StrCat("libjpeg cannot encode a picture: ", errors.message));
+  return file;
 }
 
 }  // namespace belfry::io

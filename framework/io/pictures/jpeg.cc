@@ -21,7 +21,7 @@ struct ErrorHandler {
   std::jmp_buf jump;
   char message[JMSG_LENGTH_MAX];
   int code;
-  bool ends_early;
+  bool damaged;
 };
 
 ErrorHandler& HandlerOf(j_common_ptr common) { return *reinterpret_cast<ErrorHandler*>(common->err); }
@@ -33,25 +33,43 @@ ErrorHandler& HandlerOf(j_common_ptr common) { return *reinterpret_cast<ErrorHan
   std::longjmp(handler.jump, 1);
 }
 
-// Of warnings only those about missing data count: others, such as bytes between segments, harm no pixel.
+// Warnings about pixels that are missing or wrong count; others, such as bytes between segments, do not.
 void OnMessage(j_common_ptr common, int level) {
-  const int code = common->err->msg_code;
-  if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER)) HandlerOf(common).ends_early = true;
+  switch (common->err->msg_code) {
+    case JWRN_JPEG_EOF:
+    case JWRN_HIT_MARKER:
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_ARITH_BAD_CODE:
+    case JWRN_BOGUS_PROGRESSION:
+    case JWRN_MUST_RESYNC:
+      if (level < 0) HandlerOf(common).damaged = true;
+      break;
+    default: break;
+  }
+}
+
+// A progressive JPEG may repeat its scans without end, each of which takes the time of the whole picture.
+void OnProgress(j_common_ptr common) {
+  constexpr int kMaxScans = 500;
+  if (reinterpret_cast<j_decompress_ptr>(common)->input_scan_number > kMaxScans) ERREXIT(common, JERR_TOO_LITTLE_DATA);
 }
 
 // A decoder of bytes in memory.
 struct JpegDecoder {
   jpeg_decompress_struct jpeg;
   ErrorHandler handler;
+  jpeg_progress_mgr progress;
 
   JpegDecoder() {
     std::memset(&jpeg, 0, sizeof jpeg);
     jpeg.err = jpeg_std_error(&handler.base);
     handler.base.error_exit = OnError;
     handler.base.emit_message = OnMessage;
+    std::memset(&progress, 0, sizeof progress);
+    progress.progress_monitor = OnProgress;
     handler.message[0] = '\0';
     handler.code = 0;
-    handler.ends_early = false;
+    handler.damaged = false;
   }
   ~JpegDecoder() { jpeg_destroy_decompress(&jpeg); }
   JpegDecoder(const JpegDecoder&) = delete;
@@ -65,6 +83,7 @@ constexpr unsigned kMaxExif = 0xffff;
 bool ReadHeader(JpegDecoder& decoder, absl::string_view bytes) {
   if (setjmp(decoder.handler.jump) != 0) return false;
   jpeg_create_decompress(&decoder.jpeg);
+  decoder.jpeg.progress = &decoder.progress;
   jpeg_mem_src(&decoder.jpeg, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   jpeg_save_markers(&decoder.jpeg, kExifMarker, kMaxExif);
   return jpeg_read_header(&decoder.jpeg, TRUE) == JPEG_HEADER_OK;
@@ -101,7 +120,7 @@ absl::Status Failed(const JpegDecoder& decoder, bool in_pixels) {
   }
 }
 
-// Adobe's programs store inks inverted, and those that do not are not told apart by any decoder: 255 is no ink.
+// As Adobe's programs write them, which nearly all such files come from: 255 is no ink.
 Picture FromInks(const Picture& inks, int channels) {
   Picture picture{inks.height, inks.width, channels, {}};
   const size_t count = inks.pixels.size() / 4;
@@ -113,7 +132,7 @@ Picture FromInks(const Picture& inks, int channels) {
     if (channels == 3) {
       for (int c = 0; c < 3; ++c) picture.pixels[3 * i + c] = static_cast<uint8_t>(rgb[c]);
     } else {
-      picture.pixels[i] = static_cast<uint8_t>((299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2] + 500) / 1000);
+      picture.pixels[i] = GreyOf(rgb[0], rgb[1], rgb[2]);
     }
   }
   return picture;
@@ -141,7 +160,7 @@ absl::StatusOr<Picture> DecodeJpeg(absl::string_view bytes, const DecodeOptions&
   const size_t row = static_cast<size_t>(picture.width) * picture.channels;
   picture.pixels.resize(row * picture.height);
   if (!ReadRows(decoder, picture.pixels.data(), row)) return Failed(decoder, /*in_pixels=*/true);
-  if (decoder.handler.ends_early) return absl::DataLossError("the JPEG ends early, or some of it is damaged");
+  if (decoder.handler.damaged) return absl::DataLossError("the JPEG ends early, or some of it is damaged");
   return picture.channels == 4 ? FromInks(picture, options.channels) : picture;
 }
 

@@ -58,9 +58,10 @@ Picture Upright(Picture stored, int orientation) {
 
 absl::Status CheckPictureSize(int64_t height, int64_t width) {
   if (height < 1 || width < 1) return absl::InvalidArgumentError("the picture has no pixels");
-  if (width <= kMaxPicturePixels / height) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("the picture has ", height, "x", width, " pixels, more than the ",
-                                                   kMaxPicturePixels, " that are allowed"));
+  if (std::max(height, width) <= kMaxPictureExtent && width <= kMaxPicturePixels / height) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("the picture has ", height, "x", width, " pixels; at most ",
+                                                   kMaxPicturePixels, " are allowed, and ", kMaxPictureExtent,
+                                                   " in each direction"));
 }
 
 absl::StatusOr<PictureHeader> ReadPictureHeader(absl::string_view bytes) {
@@ -76,6 +77,7 @@ absl::StatusOr<PictureHeader> ReadPictureHeader(absl::string_view bytes) {
 
 absl::StatusOr<Picture> DecodePicture(absl::string_view bytes, const DecodeOptions& options) {
   BELFRY_CHECK(options.channels == 1 || options.channels == 3);
+  BELFRY_CHECK(options.channels == 1 || !options.numbers);
   BELFRY_CHECK(options.shrink == 1 || options.shrink == 2 || options.shrink == 4 || options.shrink == 8);
   ASSIGN_OR_RETURN(const PictureHeader header, ReadPictureHeader(bytes));
   ASSIGN_OR_RETURN(Picture stored, header.format == PictureHeader::Format::kPng ? DecodePng(bytes, options)

@@ -21,15 +21,16 @@ struct Picture {
 struct PictureHeader {
   enum class Format : uint8_t { kJpeg, kPng } format = Format::kJpeg;
   int64_t height = 0, width = 0;  // upright
-  int orientation = 1;            // EXIF's: 1 to 8, by which stored pixels become upright ones
+  int orientation = 1;            // of a JPEG, EXIF's: 1 to 8, by which stored pixels become upright ones
 };
 
-// Pictures of more pixels are refused, so that a small file cannot demand any amount of memory.
-inline constexpr int64_t kMaxPicturePixels = int64_t{1} << 27;
+// Pictures of more pixels, or longer ones, are refused, so that a small file cannot demand any amount of memory: it is
+// about 4 bytes a pixel, and up to 10 for a progressive JPEG or an interlaced PNG.
+inline constexpr int64_t kMaxPicturePixels = 100'000'000, kMaxPictureExtent = 65'535;
 
 // Recognises the format by the first bytes, whatever the file is called. InvalidArgument: neither PNG nor JPEG, or a
 // header that is damaged or incomplete. Unimplemented: a kind of JPEG that libjpeg lacks, such as arithmetic coding
-// where it is not built in. ResourceExhausted: more than kMaxPicturePixels. Safe for arbitrary bytes. Thread-safe.
+// where it is not built in. ResourceExhausted: larger than allowed. Safe for arbitrary bytes. Thread-safe.
 absl::StatusOr<PictureHeader> ReadPictureHeader(absl::string_view bytes);
 
 struct DecodeOptions {
@@ -38,11 +39,16 @@ struct DecodeOptions {
   // size is rounded up. PNGs are always whole.
   int shrink = 1;
   uint8_t background = 255;  // grey level that transparent pixels lie on
+  // For masks, with one channel: the numbers that a PNG stores, which are a palette's indices, and grey levels that are
+  // not scaled where they have fewer than 8 bits.
+  bool numbers = false;
 };
 
 // Decodes a picture: grey, RGB, palettes, alpha, 16 bits (the upper 8), interlaced; JPEGs of grey, YCbCr, RGB, CMYK and
-// YCCK, progressive too. Colour profiles are ignored. Errors: those of ReadPictureHeader; DataLoss: the file ends
-// early, or its pixels are damaged. Safe for arbitrary bytes. Thread-safe.
+// YCCK, progressive too. Colour profiles are ignored. The grey of a colour is 0.299 red + 0.587 green + 0.114 blue.
+// Errors: those of ReadPictureHeader; DataLoss: the file ends early, or is damaged where its format shows it;
+// InvalidArgument: numbers are wanted of a PNG with alpha, 16 bits, or colours that are in no palette. Safe for
+// arbitrary bytes. Thread-safe.
 absl::StatusOr<Picture> DecodePicture(absl::string_view bytes, const DecodeOptions& options = {});
 
 // A picture as a JPEG, of quality 1 to 100. InvalidArgument: no pixels, or more than 65,500 in a direction.

@@ -20,8 +20,8 @@ class PngDecoder {
     if (png_ == nullptr) return;
     info_ = png_create_info_struct(png_);
     png_set_read_fn(png_, this, Read);
-    // Texts and profiles, which could be large, are not read.
-    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, 0);
+    // Texts, profiles and the like, which could be large, are passed over: all but what pixels need.
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // CheckPictureSize limits the product
     png_set_chunk_cache_max(png_, kMaxChunks);
     png_set_chunk_malloc_max(png_, kMaxChunkBytes);
@@ -41,18 +41,32 @@ class PngDecoder {
   int64_t height() const { return png_get_image_height(png_, info_); }
   int64_t width() const { return png_get_image_width(png_, info_); }
 
-  // Asks for 8 bits, grey or RGB as `channels` says, and alpha.
-  bool Start(int channels) {
+  // False if the picture has alpha, 16 bits, or colours that are in no palette.
+  bool has_only_numbers() const {
+    const int type = png_get_color_type(png_, info_);
+    return type == PNG_COLOR_TYPE_PALETTE || (type == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png_, info_) <= 8);
+  }
+  bool interlaced() const { return png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE; }
+  int channels() const { return png_get_channels(png_, info_); }
+
+  // Asks for bytes: the numbers that are stored, or grey or RGB as the picture is, and alpha.
+  bool Start(bool numbers) {
     if (setjmp(jump_) != 0) return false;
-    png_set_expand(png_);  // palettes, fewer than 8 bits, and transparent colours
-    png_set_strip_16(png_);
-    const bool grey = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) == 0;
-    if (channels == 3 && grey) png_set_gray_to_rgb(png_);
-    if (channels == 1 && !grey) png_set_rgb_to_gray_fixed(png_, PNG_ERROR_ACTION_NONE, PNG_RGB_TO_GRAY_DEFAULT, -1);
-    png_set_add_alpha(png_, 0xff, PNG_FILLER_AFTER);
+    if (numbers) {
+      png_set_packing(png_);
+    } else {
+      png_set_expand(png_);  // palettes, fewer than 8 bits, and transparent colours
+      png_set_strip_16(png_);
+      png_set_add_alpha(png_, 0xff, PNG_FILLER_AFTER);
+    }
     png_set_interlace_handling(png_);
     png_read_update_info(png_, info_);
-    return png_get_channels(png_, info_) == channels + 1;
+    return true;
+  }
+  bool ReadRow(uint8_t* row) {
+    if (setjmp(jump_) != 0) return false;
+    png_read_row(png_, row, nullptr);
+    return true;
   }
   bool ReadRows(uint8_t** rows) {
     if (setjmp(jump_) != 0) return false;
@@ -91,19 +105,25 @@ class PngDecoder {
 
 constexpr absl::string_view kNoMemory = "no memory for a decoder of PNGs";
 
-// Lays pixels with alpha, the last of their channels, on a background.
-Picture OnBackground(const std::vector<uint8_t>& pixels, int64_t height, int64_t width, int channels, int background) {
-  Picture picture{height, width, channels, std::vector<uint8_t>(pixels.size() / (channels + 1) * channels)};
-  const size_t count = pixels.size() / (channels + 1);
-  for (size_t i = 0; i < count; ++i) {
-    const uint8_t* const from = pixels.data() + i * (channels + 1);
-    const int alpha = from[channels];
-    for (int c = 0; c < channels; ++c) {
-      picture.pixels[i * channels + c] =
-          static_cast<uint8_t>((from[c] * alpha + background * (255 - alpha) + 127) / 255);
+// Writes `width` pixels as `options` say. Those of `row` have 1, 2 or 4 channels: numbers, grey with alpha, or RGB with
+// alpha.
+void Convert(const uint8_t* row, int64_t width, int from_channels, const DecodeOptions& options, uint8_t* to) {
+  for (int64_t x = 0; x < width; ++x, row += from_channels) {
+    if (from_channels == 1) {
+      *to++ = row[0];
+      continue;
+    }
+    const int colours = from_channels - 1, alpha = row[colours];
+    int value[3];
+    for (int c = 0; c < colours; ++c) value[c] = (row[c] * alpha + options.background * (255 - alpha) + 127) / 255;
+    if (options.channels == colours) {
+      for (int c = 0; c < colours; ++c) *to++ = static_cast<uint8_t>(value[c]);
+    } else if (options.channels == 1) {
+      *to++ = GreyOf(value[0], value[1], value[2]);
+    } else {
+      for (int c = 0; c < 3; ++c) *to++ = static_cast<uint8_t>(value[0]);
     }
   }
-  return picture;
 }
 
 }  // namespace
@@ -121,13 +141,30 @@ absl::StatusOr<Picture> DecodePng(absl::string_view bytes, const DecodeOptions& 
   if (!decoder.ReadHeader()) return decoder.Failed(/*in_pixels=*/false);
   const int64_t height = decoder.height(), width = decoder.width();
   RETURN_IF_ERROR(CheckPictureSize(height, width));
-  if (!decoder.Start(options.channels)) return decoder.Failed(/*in_pixels=*/true);
-  const size_t row = static_cast<size_t>(width) * (options.channels + 1);
+  if (options.numbers && !decoder.has_only_numbers()) {
+    return absl::InvalidArgumentError("a PNG with colours, alpha or 16 bits is no mask; expected a palette or grey");
+  }
+  if (!decoder.Start(options.numbers)) return decoder.Failed(/*in_pixels=*/true);
+  const int channels = decoder.channels();
+  const size_t row = static_cast<size_t>(width) * channels, to_row = static_cast<size_t>(width) * options.channels;
+  Picture picture{height, width, options.channels, std::vector<uint8_t>(to_row * height)};
+  if (!decoder.interlaced()) {
+    std::vector<uint8_t> pixels(row);
+    for (int64_t y = 0; y < height; ++y) {
+      if (!decoder.ReadRow(pixels.data())) return decoder.Failed(/*in_pixels=*/true);
+      Convert(pixels.data(), width, channels, options, picture.pixels.data() + y * to_row);
+    }
+    return picture;
+  }
   std::vector<uint8_t> pixels(row * height);
   std::vector<uint8_t*> rows;
+  rows.reserve(height);
   for (int64_t y = 0; y < height; ++y) rows.push_back(pixels.data() + y * row);
   if (!decoder.ReadRows(rows.data())) return decoder.Failed(/*in_pixels=*/true);
-  return OnBackground(pixels, height, width, options.channels, options.background);
+  for (int64_t y = 0; y < height; ++y) {
+    Convert(rows[y], width, channels, options, picture.pixels.data() + y * to_row);
+  }
+  return picture;
 }
 
 }  // namespace belfry::io

@@ -227,7 +227,11 @@ absl::Status SavedModel::Check(absl::Span<const TensorSpec> specs) const {
   for (size_t i = 0; i < specs.size(); ++i) {
     const auto& [name, input] = inputs_[i];
     const Shape& shape = specs[i].shape;
-    if (specs[i].dtype == input.dtype() && shape.known() && input.shape().CompatibleWith(shape)) continue;
+    if (!shape.known()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Input '", name, "' is ", shape.ToString(), ", of which an extent is not known"));
+    }
+    if (specs[i].dtype == input.dtype() && input.shape().CompatibleWith(shape)) continue;
     return absl::InvalidArgumentError(absl::StrCat("Input '", name, "' is ", DTypeName(specs[i].dtype), " ",
                                                    shape.ToString(), ", but must be ", DTypeName(input.dtype()), " ",
                                                    input.shape().ToString()));

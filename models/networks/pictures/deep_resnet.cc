@@ -55,7 +55,7 @@ class ResNetBuilder {
                      {.training = options_.training,
                       .momentum = options_.batch_norm_momentum,
                       .epsilon = options_.batch_norm_epsilon,
-                      .gamma = ConstantInitializer(last ? 0 : 1)});
+                      .gamma = last ? 0.0 : 1.0});
   }
 
   Output Block(const Scope& scope, Output x, int64_t width, int64_t stride) const {

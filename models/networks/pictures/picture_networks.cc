@@ -11,16 +11,16 @@ Output ResNetOf(OpScope scope, Output images, const PictureNetworkOptions& optio
 }
 
 constexpr PictureNetwork kNetworks[] = {
-    {"resnet18", 224, 11'689'512, ResNetOf<18>},
-    {"resnet34", 224, 21'797'672, ResNetOf<34>},
-    {"resnet50", 224, 25'557'032, ResNetOf<50>},
-    {"resnet101", 224, 44'549'160, ResNetOf<101>},
-    {"resnet152", 224, 60'192'808, ResNetOf<152>},
-    {"vgg16", 224, 138'357'544, Vgg16},
-    {"alexnet", 224, 61'100'840, AlexNet},
-    {"mobilenet_v2", 224, 3'504'872, MobileNetV2},
-    {"efficientnet_b0", 224, 5'288'548, EfficientNetB0},
-    {"vit_s16", 224, 22'050'664, VisionTransformerS16},
+    {"resnet18", 224, 8, 1, 11'689'512, ResNetOf<18>},
+    {"resnet34", 224, 8, 1, 21'797'672, ResNetOf<34>},
+    {"resnet50", 224, 8, 1, 25'557'032, ResNetOf<50>},
+    {"resnet101", 224, 8, 1, 44'549'160, ResNetOf<101>},
+    {"resnet152", 224, 8, 1, 60'192'808, ResNetOf<152>},
+    {"vgg16", 224, 32, 1, 138'357'544, Vgg16},
+    {"alexnet", 224, 63, 1, 61'100'840, AlexNet},
+    {"mobilenet_v2", 224, 8, 1, 3'504'872, MobileNetV2},
+    {"efficientnet_b0", 224, 8, 1, 5'288'548, EfficientNetB0},
+    {"vit_s16", 224, 16, 16, 22'050'664, VisionTransformerS16},
 };
 
 }  // namespace

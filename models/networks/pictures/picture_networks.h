@@ -51,6 +51,8 @@ Output VisionTransformerS16(OpScope scope, Output images, const PictureNetworkOp
 struct PictureNetwork {
   absl::string_view name;
   int64_t size;        // the usual height and width
+  int64_t smallest;    // the least height and width
+  int64_t multiple;    // of which they must be multiples
   int64_t parameters;  // with 3 channels and 1,000 classes, at that size
   Output (*build)(OpScope scope, Output images, const PictureNetworkOptions& options);
 };

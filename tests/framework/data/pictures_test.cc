@@ -235,6 +235,29 @@ TEST_F(PicturesTest, SkipsBrokenFilesIfAsked) {
   }
 }
 
+TEST_F(PicturesTest, AnEmptyFolderIsNoClass) {
+  WriteClasses();
+  fs::create_directories(folder_ / "aaa");
+  const auto dataset = OpenImages(path(), {.height = 8, .width = 8});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT((*dataset)->fields()[1].category_names, ElementsAre("blue", "green", "red"));
+}
+
+TEST_F(PicturesTest, TwoViewsOfTheSameFiles) {
+  WriteClasses();
+  Write("red/3.png", "broken");
+  const auto views =
+      OpenImages(path(), {.height = 8, .width = 8, .random_crop = RandomResizedCrop{}, .skip_broken = true},
+                 {.height = 5, .width = 7});
+  ASSERT_TRUE(views.ok()) << views.status();
+  EXPECT_EQ(views->first->size(), 4);
+  EXPECT_EQ(views->second->size(), 4);
+  EXPECT_TRUE(views->first->varies());
+  EXPECT_FALSE(views->second->varies());
+  EXPECT_EQ(views->second->fields()[0].ToString(), "image uint8 [5,7,3]");
+  EXPECT_EQ((*ReadExample(*views->second, 3))[1].scalar<int32_t>(), 2);
+}
+
 TEST_F(PicturesTest, SaysWhatIsWrong) {
   const auto error = [&](const std::string& name, const PictureOptions& options) {
     return std::string(OpenImages(path(name), options).status().message());

@@ -49,6 +49,12 @@ TEST(Picture, DecodesPngsOfEveryKind) {
       EXPECT_EQ(picture->height, kHeight);
       EXPECT_EQ(picture->width, kWidth);
       EXPECT_EQ(picture->pixels, rgb);
+      const auto as_grey = DecodePicture(EncodeAnyPng(rgb, kHeight, kWidth, of_rgb), {.channels = 1});
+      ASSERT_TRUE(as_grey.ok()) << as_grey.status();
+      for (int i = 0; i < kCount; ++i) {
+        const int grey_of = (299 * rgb[3 * i] + 587 * rgb[3 * i + 1] + 114 * rgb[3 * i + 2] + 500) / 1000;
+        ASSERT_EQ(as_grey->pixels[i], grey_of);
+      }
       const PngOptions of_grey{.channels = 1, .bits = bits, .interlaced = interlaced};
       const std::string file = EncodeAnyPng(grey, kHeight, kWidth, of_grey);
       EXPECT_EQ(DecodePicture(file, {.channels = 1})->pixels, grey);
@@ -76,6 +82,25 @@ TEST(Picture, DecodesPalettesAndFewBits) {
   const auto black_and_white = DecodePicture(EncodeAnyPng(bits, 3, 17, {.channels = 1, .bits = 1}), {.channels = 1});
   ASSERT_TRUE(black_and_white.ok()) << black_and_white.status();
   for (size_t i = 0; i < bits.size(); ++i) ASSERT_EQ(black_and_white->pixels[i], bits[i] * 255);
+}
+
+TEST(Picture, ReadsTheNumbersOfMasks) {
+  std::vector<uint8_t> numbers = Random(6 * 11);
+  for (uint8_t& number : numbers) number &= 3;
+  const DecodeOptions as_numbers{.channels = 1, .numbers = true};
+  const PngOptions palette{.bits = 2, .palette = true, .colours = {9, 9, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9}};
+  EXPECT_EQ(DecodePicture(EncodeAnyPng(numbers, 6, 11, palette), as_numbers)->pixels, numbers);
+  for (const bool interlaced : {false, true}) {
+    for (const int bits : {2, 4, 8}) {
+      const PngOptions grey{.channels = 1, .bits = bits, .interlaced = interlaced};
+      EXPECT_EQ(DecodePicture(EncodeAnyPng(numbers, 6, 11, grey), as_numbers)->pixels, numbers) << bits;
+    }
+  }
+  for (const PngOptions& refused :
+       {PngOptions{.channels = 1, .bits = 16}, PngOptions{.channels = 3}, PngOptions{.channels = 2}}) {
+    const auto mask = DecodePicture(EncodeAnyPng(Random(4 * refused.channels), 2, 2, refused), as_numbers);
+    EXPECT_THAT(std::string(mask.status().message()), HasSubstr("is no mask"));
+  }
 }
 
 TEST(Picture, LaysTransparentPixelsOnTheBackground) {

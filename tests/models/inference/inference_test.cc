@@ -148,7 +148,8 @@ TEST_F(InferenceTest, SaysWhichInputDoesNotFit) {
   EXPECT_FALSE(model_.Prepare({{2, 4}}, error_));
   EXPECT_NE(error_.find("Input 'x' is float32 [2,4], but must be float32 [?,3]"), std::string::npos) << error_;
   EXPECT_FALSE(model_.Prepare({{-1, 3}}, error_));
-  EXPECT_NE(error_.find("Input 'x'"), std::string::npos) << error_;
+  EXPECT_NE(error_.find("Input 'x' is [?,3], of which an extent is not known"), std::string::npos) << error_;
+  EXPECT_FALSE(Model().Prepare({{2, 3}}, error_));
   EXPECT_FALSE(model_.Prepare({{-7, 3}}, error_));
   EXPECT_FALSE(model_.Prepare({{3}}, error_));
   EXPECT_FALSE(model_.Prepare({}, error_));
@@ -160,6 +161,8 @@ TEST_F(InferenceTest, SaysWhatIsWrongWithAFile) {
   EXPECT_FALSE(Model::Open("/nowhere/model", 1, error_));
   EXPECT_NE(error_.find("/nowhere/model"), std::string::npos) << error_;
   EXPECT_FALSE(Model::Open(__FILE__, 1, error_));
+  EXPECT_FALSE(Model::Open("", 1, error_));
+  EXPECT_EQ(belfry_model_open(nullptr, 1, nullptr), nullptr);
   EXPECT_FALSE(Model::Open(kMlp, -1, error_));
   EXPECT_EQ(belfry_model_open(kMlp, 100000, nullptr), nullptr);
   std::string bytes = ReadFile(kMlp);

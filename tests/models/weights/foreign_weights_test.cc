@@ -100,7 +100,7 @@ TEST_F(ForeignWeights, OfTorchvisionsResNet) {
 }
 
 TEST_F(ForeignWeights, OfGpt2) {
-  for (const std::string prefix : {"", "transformer."}) {
+  for (const std::string prefix : {"", "transformer.", "module.transformer."}) {
     theirs_.clear();
     Add(prefix + "wte.weight", {50, 12});
     Add(prefix + "wpe.weight", {20, 12});
