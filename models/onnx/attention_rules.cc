@@ -36,9 +36,8 @@ string Hidden(Exporter& to, const Dim& queries, const Dim& keys) {
   if (Key(queries) != Key(keys)) {
     last = to.Add("Add", {last, to.Add("Sub", {to.NameOf(keys), to.NameOf(queries)})});
   }
-  const string hidden = to.Add(
-      "Greater", {to.Add("Unsqueeze", {Positions(to, keys), to.Ints({0})}), to.Add("Unsqueeze", {last, to.Ints({1})})});
-  return to.Shared(absl::StrCat("hidden ", Key(queries), " ", Key(keys))) = hidden;
+  return shared = to.Add("Greater", {to.Add("Unsqueeze", {Positions(to, keys), to.Ints({0})}),
+                                     to.Add("Unsqueeze", {last, to.Ints({1})})});
 }
 
 // The sizes of one attention, and its operands.

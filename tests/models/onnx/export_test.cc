@@ -217,11 +217,19 @@ TEST_F(OnnxExport, GivesExtentsThatMeetOneName) {
   EXPECT_THAT(DimsOf(model.graph().output(1)), ElementsAre("N"));
 }
 
+// An extent that is mostly, but not always, that of an input has a name of its own.
+TEST_F(OnnxExport, DoesNotTakeALimitForAnExtent) {
+  const Output x = ops::Placeholder(scope_, DType::kFloat32, {Shape::kUnknown, Shape::kUnknown});
+  const Output first = ops::StridedSlice(scope_, x, {0, 0}, {ops::kSliceEnd, 2000});
+  const onnx::ModelProto model = Export({{"x", x}}, {{"y", first}});
+  EXPECT_THAT(DimsOf(model.graph().output(0)), ElementsAre("N", "y_1"));
+}
+
 TEST_F(OnnxExport, NamesTheOpThatItHasNoRuleFor) {
   const Output x = ops::Placeholder(scope_, DType::kFloat32, {Shape::kUnknown, 3});
-  const Output noise = ops::RandomNormal(scope_.Named("noise"), {ops::Extent::Of(x, 0), 3});
+  const Output noise = ops::RandomNormal(scope_.Named("noise"), {3});  // no constant, though it has no input
   EXPECT_THAT(ErrorOf({{"x", x}}, {{"y", ops::Add(scope_, x, noise)}}),
-              HasSubstr("no rule for 'noise' (op RandomNormalTo)"));
+              HasSubstr("no rule for 'noise' (op RandomNormal)"));
   EXPECT_FALSE(std::filesystem::exists(File("model.onnx")));
 }
 

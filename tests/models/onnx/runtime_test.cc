@@ -264,7 +264,7 @@ Network ImageOps(const char* name, DType dtype, int64_t size) {
                                     {.stride = 2, .padding = ops::Padding::Valid()});
             Outputs out;
             out("same", Conv2D(scope, "same", x, 6, 3, {.stride = 2, .groups = 2, .use_bias = false}));
-            out("dilated", Conv2D(scope, "dilated", x, 2, 2, {.dilation = 2}));
+            out("dilated", Conv2D(scope, "dilated", x, 2, 2, {.dilation = 3}));
             out("max_pool", ops::MaxPool(scope, x, {.height = 3, .width = 2, .stride_h = 2, .stride_w = 1}));
             out("avg_pool", ops::AvgPool(scope, x, {.height = 3, .width = 3}));
             out("padded", ops::AvgPool(scope, x, {.padding = ops::Padding::Explicit(1, 0, 0, 1)}));
