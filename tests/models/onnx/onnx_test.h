@@ -18,13 +18,19 @@
 
 namespace belfry::models {
 
-// Gives vectors, such as biases, other values than those that layers begin with.
-inline absl::Status RandomVectors(Session& session) {
+// Gives vectors, such as biases, and weights that begin with zeros other values, without which much would be hidden.
+inline absl::Status RandomVariables(Session& session) {
   for (const Variable& variable : session.graph().variables()) {
-    if (variable.shape().rank() != 1 || variable.dtype() != DType::kFloat32) continue;
-    Tensor value(DType::kFloat32, variable.shape());
+    if (variable.dtype() != DType::kFloat32) continue;
+    ASSIGN_OR_RETURN(Tensor value, session.ReadVariable(variable));
+    const absl::Span<const float> all = value.span<float>();
+    const bool zeros = std::all_of(all.begin(), all.end(), [](float element) { return element == 0; });
+    if (variable.shape().rank() != 1 && !zeros) continue;
     std::uniform_real_distribution<float> uniform(0.2f, 1.0f);
-    for (int64_t i = 0; i < value.elements(); ++i) value.data<float>()[i] = uniform(TestRandom());
+    std::normal_distribution<float> normal(0, 0.1f);
+    for (int64_t i = 0; i < value.elements(); ++i) {
+      value.data<float>()[i] = variable.shape().rank() == 1 ? uniform(TestRandom()) : normal(TestRandom());
+    }
     RETURN_IF_ERROR(session.WriteVariable(variable, value));
   }
   return absl::OkStatus();
@@ -47,7 +53,7 @@ class OnnxTest : public ModelTest {
   // The graph so far as a saved model, opened again.
   absl::StatusOr<SavedModel> Save(const std::vector<NamedOutput>& inputs, const std::vector<NamedOutput>& outputs) {
     Start();
-    RETURN_IF_ERROR(RandomVectors(*session_));
+    RETURN_IF_ERROR(RandomVariables(*session_));
     const std::string file = File("saved.safetensors");
     RETURN_IF_ERROR(SaveModel(*session_, inputs, outputs, file));
     return SavedModel::Open(file, BuiltinOps(), devices_);

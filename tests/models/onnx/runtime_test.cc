@@ -9,6 +9,7 @@
 #include "models/layers/layers.h"
 #include "models/layers/norm_layers.h"
 #include "models/layers/recurrent.h"
+#include "models/networks/pictures/picture_networks.h"
 #include "models/onnx/export.h"
 #include "ops/attention.h"
 #include "ops/nn.h"
@@ -28,6 +29,8 @@ Tensor Numbers(const Shape& shape) {
   for (int64_t i = 0; i < tensor.elements(); ++i) tensor.data<float>()[i] = normal(TestRandom());
   return tensor;
 }
+
+Output Floats(const Scope& scope, const Shape& shape) { return ops::Placeholder(scope, DType::kFloat32, shape); }
 
 class OnnxRuntime : public OnnxTest {
  protected:
@@ -56,7 +59,7 @@ class OnnxRuntime : public OnnxTest {
     const Node* const initialize = InitializeVariables(scope);
     ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices_));
     RETURN_IF_ERROR(session->RunTarget(initialize));
-    RETURN_IF_ERROR(RandomVectors(*session));
+    RETURN_IF_ERROR(RandomVariables(*session));
     const std::string saved = File(absl::StrCat(network.name, ".saved"));
     RETURN_IF_ERROR(SaveModel(*session, ends.inputs, ends.outputs, saved));
     ASSIGN_OR_RETURN(const SavedModel model, SavedModel::Open(saved, BuiltinOps(), devices_));
@@ -107,8 +110,6 @@ struct Outputs {
   std::vector<NamedOutput> list;
   void operator()(const std::string& name, const Output& value) { list.push_back({name, value}); }
 };
-
-Output Floats(const Scope& scope, const Shape& shape) { return ops::Placeholder(scope, DType::kFloat32, shape); }
 
 // Of x, and of x above 0.
 void AddFunctions(const Scope& scope, const Output& x, Outputs& out) {
@@ -166,6 +167,19 @@ Network Functions(const char* name, DType dtype) {
             AddFunctionsOfTwo(scope, ops::Cast(scope, x, dtype), ops::Cast(scope, b, dtype), out);
             return {{{"x", x}, {"b", b}}, out.list};
           }};
+}
+
+TEST_F(OnnxRuntime, ComputesNetworksForPictures) {
+  for (const char* name : {"resnet18", "mobilenet_v2", "efficientnet_b0", "vit_s16"}) {
+    Add({name,
+         [name](const Scope& scope) -> Network::Ends {
+           const Output images = Floats(scope, {Shape::kUnknown, 48, 48, 3});
+           return {{{"images", images}},
+                   {{"logits", FindPictureNetwork(name)->build(scope, images, {.classes = 10, .training = false})}}};
+         }},
+        kFloat32);
+  }
+  Check();
 }
 
 TEST_F(OnnxRuntime, ComputesFunctions) {
