@@ -155,7 +155,7 @@ TEST_P(SavedNetworks, HaveTheSameBitsInAProgramWithoutTraining) {
   fs::remove(out);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SavedNetworks, testing::ValuesIn(Networks()),
+INSTANTIATE_TEST_SUITE_P(All, SavedNetworks, testing::ValuesIn(BundledNetworks()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(SavedModelTest, ComputesWhatDependsOnWeightsAlone) {

@@ -34,7 +34,7 @@ Network::Ends Gpt(const Scope& scope, TransformerOptions options) {
 
 void PrintTo(const Network& network, std::ostream* out) { *out << network.name; }
 
-const std::vector<Network>& Networks() {
+const std::vector<Network>& BundledNetworks() {
   static const auto* const networks = new std::vector<Network>{
       {"CifarNet",
        [](const Scope& scope) { return OfImages(scope, 24, [&](Output x) { return CifarNet(scope, x); }); }},

@@ -20,6 +20,6 @@ struct Network {
 void PrintTo(const Network& network, std::ostream* out);
 
 // Their inputs are float32 numbers and integers below 50, and open extents but the first at most 16.
-const std::vector<Network>& Networks();
+const std::vector<Network>& BundledNetworks();
 
 }  // namespace belfry::models

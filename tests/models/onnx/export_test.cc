@@ -108,7 +108,7 @@ TEST_P(OnnxNetworks, AreWellFormed) {
     EXPECT_TRUE(used.contains(tensor.name())) << tensor.name();
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OnnxNetworks, testing::ValuesIn(Networks()),
+INSTANTIATE_TEST_SUITE_P(All, OnnxNetworks, testing::ValuesIn(BundledNetworks()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(OnnxExport, KeepsNamesAndOpenExtents) {

@@ -99,7 +99,7 @@ class OnnxRuntime : public OnnxTest {
 };
 
 TEST_F(OnnxRuntime, ComputesTheBundledNetworks) {
-  for (const Network& network : Networks()) {
+  for (const Network& network : BundledNetworks()) {
     Add(network, absl::StrContains(network.name, "BFloat16") ? kBFloat16 : kFloat32);
   }
   Check();

@@ -22,12 +22,12 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-struct Case {
+struct FrozenCase {
   std::string name, devices;
   ReplicateOptions options;
 };
 
-class FrozenTrunk : public testing::TestWithParam<Case> {};
+class FrozenTrunk : public testing::TestWithParam<FrozenCase> {};
 
 // The weights and the bias of the head after so many steps of gradient descent on fixed features.
 std::vector<double> HeadAlone(int steps, double rate, double weight_decay) {
@@ -95,9 +95,9 @@ TEST_P(FrozenTrunk, HasNoGradients) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, FrozenTrunk,
-    testing::Values(Case{"one", "cpu:1", {}}, Case{"three", "cpu:3", {}},
-                    Case{"sharded", "cpu:3", {.bucket_bytes = 64, .shard_optimizer = true}},
-                    Case{"parameter_device", "cpu:2", {.variable_update = VariableUpdate::kParameterDevice}}),
+    testing::Values(FrozenCase{"one", "cpu:1", {}}, FrozenCase{"three", "cpu:3", {}},
+                    FrozenCase{"sharded", "cpu:3", {.bucket_bytes = 64, .shard_optimizer = true}},
+                    FrozenCase{"parameter_device", "cpu:2", {.variable_update = VariableUpdate::kParameterDevice}}),
     [](const auto& info) { return info.param.name; });
 
 // The loss of the mean of a normalised column, whose weight is trained.

@@ -58,12 +58,12 @@ const std::map<std::string, std::vector<double>>& Expected() {
   return expected;
 }
 
-struct Case {
+struct GroupsCase {
   std::string name, devices;
   ReplicateOptions options;
 };
 
-class ParameterGroupsOverTowers : public testing::TestWithParam<Case> {};
+class ParameterGroupsOverTowers : public testing::TestWithParam<GroupsCase> {};
 
 TEST_P(ParameterGroupsOverTowers, EqualPyTorch) {
   Trajectory run;
@@ -76,9 +76,9 @@ TEST_P(ParameterGroupsOverTowers, EqualPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, ParameterGroupsOverTowers,
-    testing::Values(Case{"one", "cpu:1", {}}, Case{"three", "cpu:3", {}},
-                    Case{"sharded", "cpu:3", {.bucket_bytes = 64, .shard_optimizer = true}},
-                    Case{"parameter_device", "cpu:2", {.variable_update = VariableUpdate::kParameterDevice}}),
+    testing::Values(GroupsCase{"one", "cpu:1", {}}, GroupsCase{"three", "cpu:3", {}},
+                    GroupsCase{"sharded", "cpu:3", {.bucket_bytes = 64, .shard_optimizer = true}},
+                    GroupsCase{"parameter_device", "cpu:2", {.variable_update = VariableUpdate::kParameterDevice}}),
     [](const auto& info) { return info.param.name; });
 
 // Rules of several ops.
