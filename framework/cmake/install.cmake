@@ -58,8 +58,8 @@ install(DIRECTORY framework ops optim models trainers DESTINATION ${CMAKE_INSTAL
   PATTERN "gpu_module.h" EXCLUDE PATTERN "ops/cublas" EXCLUDE PATTERN "ops/gpu" EXCLUDE PATTERN "ops/module" EXCLUDE PATTERN "csv_regression.h" EXCLUDE
   PATTERN "hand_made_towers.h" EXCLUDE PATTERN "trainers/language_data.h" EXCLUDE
   PATTERN "cifar_program.h" EXCLUDE PATTERN "fixed_points.h" EXCLUDE PATTERN "language_program.h" EXCLUDE
-  PATTERN "trainers/moments.h" EXCLUDE PATTERN "picture_program.h" EXCLUDE PATTERN "row_split.h" EXCLUDE PATTERN "trainers/tabular_data.h" EXCLUDE PATTERN "tabular_model.h" EXCLUDE
-  PATTERN "tabular_program.h" EXCLUDE PATTERN "models/inference" EXCLUDE)
+  PATTERN "trainers/moments.h" EXCLUDE PATTERN "picture_program.h" EXCLUDE PATTERN "row_split.h" EXCLUDE PATTERN "trainers/tabular" EXCLUDE
+  PATTERN "models/inference" EXCLUDE)
 install(FILES trainers/belfry.h models/inference/belfry_inference.h models/inference/belfry_inference.hpp
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/belfry COMPONENT development)
 
