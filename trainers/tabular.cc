@@ -18,7 +18,7 @@
 #include "trainers/flags/session_flags.h"
 #include "trainers/flags/world_flags.h"
 #include "trainers/loop/run_checkpoints.h"
-#include "trainers/tabular_program.h"
+#include "trainers/tabular/tabular_program.h"
 
 ABSL_FLAG(std::string, data, "", "CSV file of the training rows. Empty: a generated table of customers.");
 ABSL_FLAG(std::string, target, "", "Column to predict, by name or by number from 0. Default: the last one.");

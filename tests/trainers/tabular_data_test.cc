@@ -1,5 +1,5 @@
 // The columns of a table: how they are read, scaled and kept.
-#include "trainers/tabular_data.h"
+#include "trainers/tabular/tabular_data.h"
 
 #include <cmath>
 #include <string>
@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/framework/io/io_testing.h"
 #include "trainers/datasets/customers.h"
-#include "trainers/tabular_model.h"
+#include "trainers/tabular/tabular_model.h"
 
 namespace belfry::trainers {
 namespace {

@@ -1,5 +1,5 @@
 // Models of tables: their figures, runs, checkpoints and predictions.
-#include "trainers/tabular_program.h"
+#include "trainers/tabular/tabular_program.h"
 
 #include <cmath>
 #include <memory>

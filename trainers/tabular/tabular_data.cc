@@ -1,4 +1,4 @@
-#include "trainers/tabular_data.h"
+#include "trainers/tabular/tabular_data.h"
 
 #include <algorithm>
 #include <cmath>

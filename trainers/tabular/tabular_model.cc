@@ -1,4 +1,4 @@
-#include "trainers/tabular_model.h"
+#include "trainers/tabular/tabular_model.h"
 
 #include <algorithm>
 #include <cmath>

@@ -12,7 +12,7 @@
 #include "framework/io/safetensors.h"
 #include "models/towers/batch.h"
 #include "trainers/callbacks/evaluation.h"
-#include "trainers/tabular_data.h"
+#include "trainers/tabular/tabular_data.h"
 
 namespace belfry::trainers {
 

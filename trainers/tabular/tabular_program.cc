@@ -1,4 +1,4 @@
-#include "trainers/tabular_program.h"
+#include "trainers/tabular/tabular_program.h"
 
 #include <algorithm>
 #include <cstdio>

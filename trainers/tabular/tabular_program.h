@@ -10,7 +10,7 @@
 #include "framework/runtime/session.h"
 #include "trainers/loop/model_outputs.h"
 #include "trainers/program/training_program.h"
-#include "trainers/tabular_model.h"
+#include "trainers/tabular/tabular_model.h"
 
 namespace belfry::trainers {
 

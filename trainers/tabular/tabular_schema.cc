@@ -5,7 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
-#include "trainers/tabular_data.h"
+#include "trainers/tabular/tabular_data.h"
 
 namespace belfry::trainers {
 namespace {

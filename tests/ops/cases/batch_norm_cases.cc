@@ -229,11 +229,53 @@ std::vector<OpCase> FusedNormCases() {
   return {forward, add, gradient, relu_of_sum, masked, of_sum};
 }
 
+// What a batch norm with fixed statistics becomes: a factor of the filter before it, and a bias.
+std::vector<OpCase> FoldedNormCases() {
+  OpCase filter{.name = "BatchNormFilter",
+                .inputs = {{{3, 3, 4, 5}}, {{5}, 0.5, 2}, {{5}, 0.5, 2}},
+                .build =
+                    [](const Scope& scope, const Ins& in) {
+                      return Outs{scope.Add("BatchNormFilter", {in[0], in[1], in[2]}, {{"epsilon", 1e-3}})};
+                    },
+                .reference =
+                    [](const Arrays& in) {
+                      Array y(in[0].shape);
+                      for (int64_t i = 0; i < y.size(); ++i) {
+                        const int64_t c = i % in[1].size();
+                        y[i] = in[0][i] * in[1][c] / std::sqrt(in[2][c] + 1e-3);
+                      }
+                      return Arrays{y};
+                    },
+                .more_shapes = {{{6, 3}, {3}, {3}},
+                                {{1, 1, 7, 300}, {300}, {300}},
+                                {{0, 2}, {2}, {2}},
+                                {{5, 5, 3, 1}, {1}, {1}},
+                                {{4, 0}, {0}, {0}}},
+                .tolerance = 4,
+                .gradient = false,
+                .unknown_axes = {}};
+  filter.dtypes = {DType::kFloat32, DType::kFloat64};
+  OpCase bias = filter;
+  bias.name = "BatchNormBias";
+  bias.inputs = {{{5}, 0.5, 2}, {{5}}, {{5}}, {{5}, 0.5, 2}};
+  bias.more_shapes = {{{1}, {1}, {1}, {1}}, {{0}, {0}, {0}, {0}}, {{300}, {300}, {300}, {300}}};
+  bias.build = [](const Scope& scope, const Ins& in) {
+    return Outs{scope.Add("BatchNormBias", {in[0], in[1], in[2], in[3]}, {{"epsilon", 1e-3}})};
+  };
+  bias.reference = [](const Arrays& in) {
+    Array y(in[0].shape);
+    for (int64_t c = 0; c < y.size(); ++c) y[c] = in[1][c] - in[2][c] * in[0][c] / std::sqrt(in[3][c] + 1e-3);
+    return Arrays{y};
+  };
+  return {filter, bias};
+}
+
 }  // namespace
 
 std::vector<OpCase> BatchNormCases() {
   std::vector<OpCase> cases = PlainNormCases();
   for (OpCase& op_case : FusedNormCases()) cases.push_back(std::move(op_case));
+  for (OpCase& op_case : FoldedNormCases()) cases.push_back(std::move(op_case));
   return cases;
 }
 
