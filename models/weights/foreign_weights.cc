@@ -100,7 +100,7 @@ absl::StatusOr<Tensor> InOurLayout(const io::NamedTensor& tensor, WeightLayout l
                                                  "; expected ", axes.size(), " dimensions"));
 }
 
-// The name of a tensor without what may precede it. PyTorch's DistributedDataParallel adds "module.".
+// The name of a tensor without what may precede it. PyTorch's wrapper for several GPUs adds "module.".
 absl::string_view NameIn(const WeightRules& rules, const io::NamedTensor& tensor) {
   return absl::StripPrefix(absl::StripPrefix(tensor.name, "module."), rules.prefix);
 }

@@ -17,16 +17,16 @@ Output Convolve(const Scope& scope, absl::string_view name, Output x, int64_t fi
                  .weight_decay = options.weight_decay});
 }
 
-// Two layers of 4,096, and the logits.
+// Two layers of 4,096, and the logits. Weights start as in the papers.
 Output WideLayers(const Scope& scope, Output x, const PictureNetworkOptions& options) {
   const double rate = options.dropout < 0 ? kDropout : options.dropout;
-  const DenseOptions wide{
-      .activation = Activation::kRelu, .weights = HeNormalInitializer(), .weight_decay = options.weight_decay};
+  const Initializer small = NormalInitializer(0.01);
+  const DenseOptions wide{.activation = Activation::kRelu, .weights = small, .weight_decay = options.weight_decay};
   x = Flatten(scope, x);
   for (const char* name : {"fc6", "fc7"}) {
     x = Dense(scope, name, Dropout(scope, absl::StrCat(name, "_dropout"), x, rate, options.training), 4096, wide);
   }
-  return Dense(scope, "logits", x, options.classes, {.weight_decay = options.weight_decay});
+  return Dense(scope, "logits", x, options.classes, {.weights = small, .weight_decay = options.weight_decay});
 }
 
 }  // namespace
