@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<belfry_runner>> CreateRunner(const belfry_model& 
   };
   for (size_t i = 0; i < shapes.size(); ++i) {
     ASSIGN_OR_RETURN(runner->feeds.emplace_back(), Tensor::Allocate(model.model->inputs()[i].value.dtype(), shapes[i]));
-    std::memset(runner->feeds[i].raw(), 0, runner->feeds[i].bytes());
+    if (runner->feeds[i].bytes() > 0) std::memset(runner->feeds[i].raw(), 0, runner->feeds[i].bytes());
   }
   for (size_t i = 0; i < shapes.size(); ++i) add(model.inputs[i], runner->feeds[i], runner->inputs);
   for (size_t i = 0; i < model.outputs.size(); ++i) {
