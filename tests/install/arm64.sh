@@ -22,7 +22,7 @@ install_packages() {
   inside dpkg --add-architecture arm64
   inside apt-get -qq update
   install crossbuild-essential-arm64 cmake ninja-build protobuf-compiler file qemu-user libeigen3-dev libjs-chart.js nlohmann-json3-dev \
-    lib{absl,dnnl,fmt,gmock,gtest,png,protobuf,spdlog,xxhash}-dev:arm64 ocl-icd-opencl-dev:arm64
+    lib{absl,dnnl,fmt,gmock,gtest,jpeg,png,protobuf,spdlog,xxhash}-dev:arm64 ocl-icd-opencl-dev:arm64
   touch "$root/.installed"
 }
 

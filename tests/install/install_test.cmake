@@ -61,7 +61,7 @@ if(NOT text MATCHES "input +image: [^\n]*,3\\]\noutput +logits: [^\n]*\\[1,10\\]
   message(FATAL_ERROR "run_model prints something else:\n${text}")
 endif()
 execute_process(COMMAND ldd ${work_dir}/examples/serve OUTPUT_VARIABLE libraries COMMAND_ERROR_IS_FATAL ANY)
-if(NOT libraries MATCHES "libbelfry_inference\\.so" OR libraries MATCHES "lib(belfry\\.so|protobuf|png|mpi|cuda)[^\n]*")
+if(NOT libraries MATCHES "libbelfry_inference\\.so" OR libraries MATCHES "lib(belfry\\.so|protobuf|png|jpeg|mpi|cuda)[^\n]*")
   message(FATAL_ERROR "serve links:\n${libraries}")
 endif()
 # One image of zeros, 24 x 24 x 3 floats.

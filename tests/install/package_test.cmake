@@ -64,7 +64,7 @@ expect("${shlibs}" "^libbelfry ${soversion} ${library} \\(= ${version}\\)\n$" "s
 set(inference libbelfry-inference${soversion})
 package(${inference} "libdnnl[0-9]" "/libbelfry_inference\\.so\\.${version}\n")
 needed(of_inference ${root}/usr/lib/libbelfry_inference.so.${version})
-if(of_inference MATCHES "lib(belfry|protobuf|png|mpi|cuda)[^;]*")
+if(of_inference MATCHES "lib(belfry|protobuf|png|jpeg|mpi|cuda)[^;]*")
   message(FATAL_ERROR "libbelfry_inference links ${CMAKE_MATCH_0}")
 endif()
 package(libbelfry-dev "${same}.*libabsl-dev" "/libbelfry\\.so -> " "/include/belfry/belfry\\.h\n"
