@@ -64,8 +64,8 @@ execute_process(COMMAND ldd ${work_dir}/examples/serve OUTPUT_VARIABLE libraries
 if(NOT libraries MATCHES "libbelfry_inference\\.so" OR libraries MATCHES "lib(belfry\\.so|protobuf|png|jpeg|mpi|cuda)[^\n]*")
   message(FATAL_ERROR "serve links:\n${libraries}")
 endif()
-# One image of zeros, 24 x 24 x 3 floats.
-run(sh -c "head -c 6912 /dev/zero | ${work_dir}/examples/serve ${work_dir}/model.safetensors > ${work_dir}/logits")
+# One image of zeros, 32 x 32 x 3 floats.
+run(sh -c "head -c 12288 /dev/zero | ${work_dir}/examples/serve ${work_dir}/model.safetensors > ${work_dir}/logits")
 file(SIZE ${work_dir}/logits bytes)
 if(NOT bytes EQUAL 40)
   message(FATAL_ERROR "serve wrote ${bytes} bytes for ten logits")
