@@ -444,17 +444,57 @@ void AddFakeGpuKernels(OpRegistry& registry) {
   for (auto& [name, kernels] : added) registry.AddKernels(name, std::move(kernels));
 }
 
+namespace {
+
+// A collective whose parts do nothing once it is cancelled: they are let go then although ranks have not arrived, whose
+// data others may be writing.
+class CancellableCollective final : public Collective {
+ public:
+  CancellableCollective(std::unique_ptr<Collective> inner, std::shared_ptr<std::atomic<bool>> cancelled)
+      : inner_(std::move(inner)), cancelled_(std::move(cancelled)) {}
+
+  absl::Status Run(int participant, Stream& stream, uint32_t run, absl::Time deadline) override {
+    return inner_->Run(participant, stream, run, deadline);
+  }
+  absl::Status RunAll(absl::Span<Stream* const> streams, uint32_t run, absl::Time deadline) override {
+    return inner_->RunAll(streams, run, deadline);
+  }
+  bool CanCapture() const override { return inner_->CanCapture(); }
+  bool BeginCapture() override { return inner_->BeginCapture(); }
+  void EndCapture(const std::shared_ptr<CapturedStep>& step) override { inner_->EndCapture(step); }
+  absl::Status Check(bool give_up) override { return inner_->Check(give_up); }
+  uint64_t aborts() const override { return inner_->aborts(); }
+  void Cancel() override {
+    cancelled_->store(true);
+    inner_->Cancel();
+  }
+  void Reset(uint32_t run) override {
+    inner_->Reset(run);
+    cancelled_->store(false);
+  }
+
+ private:
+  const std::unique_ptr<Collective> inner_;
+  const std::shared_ptr<std::atomic<bool>> cancelled_;
+};
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Collective>> MakeFakeGpuCollective(CollectiveSpec spec) {
+  auto cancelled = std::make_shared<std::atomic<bool>>(false);
   auto real = std::make_shared<CollectiveSpec>(spec);
   for (CollectiveRank& rank : real->ranks) {
     rank.data = Real(rank.data);
     rank.weight = Real(rank.weight);
   }
-  return MakeSlicedCollective(
-      std::move(spec), [real](const CollectiveSpec&, const CollectivePart& part, Stream& stream) {
-        static_cast<FakeStream&>(stream).Enqueue([=] { return ReduceOnHost(*real, part.begin, part.end); });
-        return absl::OkStatus();
-      });
+  ASSIGN_OR_RETURN(std::unique_ptr<Collective> sliced,
+                   MakeSlicedCollective(std::move(spec), [real, cancelled](const CollectiveSpec&,
+                                                                           const CollectivePart& part, Stream& stream) {
+                     static_cast<FakeStream&>(stream).Enqueue(
+                         [=] { return *cancelled ? absl::OkStatus() : ReduceOnHost(*real, part.begin, part.end); });
+                     return absl::OkStatus();
+                   }));
+  return std::make_unique<CancellableCollective>(std::move(sliced), std::move(cancelled));
 }
 
 }  // namespace belfry
