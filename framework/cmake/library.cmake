@@ -1,8 +1,12 @@
 # libbelfry: all folders in one library; and libbelfry_cuda, the module with all that needs CUDA, which libbelfry loads when
 # a GPU is asked for (framework/base/module.h).
 get_property(folders GLOBAL PROPERTY BELFRY_LIBRARIES)
-list(TRANSFORM folders REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE belfry_objects)
-add_library(belfry ${belfry_objects})
+add_library(belfry)
+set(belfry_objects)
+foreach(folder IN LISTS folders)
+  target_sources(belfry PRIVATE $<TARGET_OBJECTS:${folder}>)
+  list(APPEND belfry_objects $<TARGET_OBJECTS:${folder}>)
+endforeach()
 target_compile_features(belfry PUBLIC cxx_std_20)
 # A project that has Belfry as a subdirectory uses it as if it were installed: Belfry::belfry and "belfry.h".
 add_library(Belfry::belfry ALIAS belfry)
