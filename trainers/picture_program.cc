@@ -15,6 +15,7 @@
 #include "framework/base/steady_time.h"
 #include "framework/base/units.h"
 #include "framework/data/subset.h"
+#include "framework/io/file.h"
 #include "ops/array.h"
 #include "trainers/callbacks/progress.h"
 #include "trainers/datasets/picture_set.h"
@@ -52,12 +53,12 @@ absl::StatusOr<std::string> Place(const std::string& data_dir, World& world, abs
   return place;
 }
 
-bool HasFolders(const fs::path& folder) {
+bool HasFolders(const std::string& folder) {
+  const absl::StatusOr<std::vector<std::string>> names = io::ListFolder(folder);
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.is_directory(error)) return true;
-  }
-  return false;
+  return names.ok() && std::any_of(names->begin(), names->end(), [&](const std::string& name) {
+           return fs::is_directory(fs::path(folder) / name, error);
+         });
 }
 
 // The folders "train" and "val" or "test" of `place`, or all of it with a part drawn for validation.

@@ -1,30 +1,19 @@
 #include <cstring>
 #include <vector>
 
+#include "framework/base/memory/out_of_memory.h"
+#include "framework/compiler/eager.h"
 #include "models/onnx/permute_impl.h"
+#include "ops/builtin_ops.h"
 
 namespace belfry::onnx {
 
 Tensor Permuted(const Tensor& x, absl::Span<const int64_t> perm) {
-  const int rank = x.shape().rank();
-  std::vector<int64_t> extents, strides(perm.size());
-  for (const int64_t axis : perm) extents.push_back(x.shape()[static_cast<int>(axis)]);
-  for (size_t i = 0; i < perm.size(); ++i) strides[i] = x.shape().elements(static_cast<int>(perm[i]) + 1, rank);
-  Tensor y(x.dtype(), Shape(absl::MakeConstSpan(extents)));
-  const size_t size = SizeOf(x.dtype());
-  const auto* const from = static_cast<const char*>(x.raw());
-  auto* const to = static_cast<char*>(y.raw());
-  std::vector<int64_t> index(perm.size());
-  for (int64_t i = 0, at = 0; i < y.elements(); ++i) {
-    std::memcpy(to + static_cast<size_t>(i) * size, from + static_cast<size_t>(at) * size, size);
-    for (size_t axis = perm.size(); axis-- > 0;) {
-      at += strides[axis];
-      if (++index[axis] < extents[axis]) break;
-      at -= extents[axis] * strides[axis];
-      index[axis] = 0;
-    }
-  }
-  return y;
+  const absl::StatusOr<std::vector<Tensor>> transposed =
+      RunOp(*BuiltinOps().Find("Transpose"),
+            {{"T", x.dtype()}, {"perm", std::vector<int64_t>(perm.begin(), perm.end())}}, {x});
+  if (!transposed.ok()) throw AllocationFailed(x.bytes());  // nothing else can fail
+  return (*transposed)[0];
 }
 
 Tensor WithBlocks(const Tensor& x, absl::Span<const int64_t> order) {

@@ -1,6 +1,5 @@
 #include "models/weights/foreign_weights.h"
 
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -13,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "framework/base/status.h"
+#include "framework/compiler/eager.h"
 #include "framework/io/file.h"
+#include "ops/builtin_ops.h"
 
 namespace belfry::models {
 namespace {
@@ -55,7 +56,7 @@ std::string Insert(absl::string_view text, const std::vector<int>& numbers) {
 }
 
 // The axes of a tensor of ours in that of theirs; empty: the same.
-std::vector<int> AxesOf(WeightLayout layout) {
+std::vector<int64_t> AxesOf(WeightLayout layout) {
   switch (layout) {
     case WeightLayout::kSame: return {};
     case WeightLayout::kOutIn: return {1, 0};
@@ -64,38 +65,15 @@ std::vector<int> AxesOf(WeightLayout layout) {
   return {};
 }
 
-// Copies `x` so that axis i of the result is axis axes[i] of x.
-Tensor Permuted(const Tensor& x, const std::vector<int>& axes) {
-  const int rank = x.shape().rank();
-  Shape shape = x.shape();
-  std::vector<int64_t> strides(rank, 1), steps(rank);
-  for (int i = rank - 2; i >= 0; --i) strides[i] = strides[i + 1] * x.shape()[i + 1];
-  for (int i = 0; i < rank; ++i) {
-    shape.set_dim(i, x.shape()[axes[i]]);
-    steps[i] = strides[axes[i]];
-  }
-  Tensor y(x.dtype(), shape);
-  const size_t size = SizeOf(x.dtype());
-  const auto* const from = static_cast<const std::byte*>(x.raw());
-  auto* to = static_cast<std::byte*>(y.raw());
-  std::vector<int64_t> index(rank, 0);
-  int64_t at = 0;
-  for (int64_t i = 0; i < y.elements(); ++i, to += size) {
-    std::memcpy(to, from + at * static_cast<int64_t>(size), size);
-    for (int axis = rank - 1; axis >= 0; --axis) {
-      at += steps[axis];
-      if (++index[axis] < shape[axis]) break;
-      at -= steps[axis] * shape[axis];
-      index[axis] = 0;
-    }
-  }
-  return y;
-}
-
 absl::StatusOr<Tensor> InOurLayout(const io::NamedTensor& tensor, WeightLayout layout) {
-  const std::vector<int> axes = AxesOf(layout);
+  const std::vector<int64_t> axes = AxesOf(layout);
   if (axes.empty()) return tensor.value;
-  if (tensor.value.shape().rank() == static_cast<int>(axes.size())) return Permuted(tensor.value, axes);
+  if (tensor.value.shape().rank() == static_cast<int>(axes.size())) {
+    ASSIGN_OR_RETURN(
+        const std::vector<Tensor> transposed,
+        RunOp(*BuiltinOps().Find("Transpose"), {{"T", tensor.value.dtype()}, {"perm", axes}}, {tensor.value}));
+    return transposed[0];
+  }
   return absl::InvalidArgumentError(absl::StrCat("'", tensor.name, "' has shape ", tensor.value.shape().ToString(),
                                                  "; expected ", axes.size(), " dimensions"));
 }

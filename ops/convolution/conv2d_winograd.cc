@@ -1,5 +1,4 @@
 #include "framework/base/half.h"
-#include "framework/base/status.h"
 #include "framework/base/tensor.h"
 #include "framework/device/device.h"
 #include "ops/convolution/conv2d_impl.h"
@@ -23,17 +22,18 @@ Kernel ForDType(DType dtype, const Make& make) {
   return dtype == DType::kFloat32 ? make.template operator()<float>() : make.template operator()<BFloat16>();
 }
 
-// The filter of a forward convolution as its runs read it. Unavailable if it is no constant; ResourceExhausted, and
-// each run transforms it, if there is no memory for it.
+// The transformed filter of a forward convolution if that is a constant; no elements if it is not, or if there is no
+// memory for it.
 template <class T>
-absl::StatusOr<Tensor> TransformedFilter(const KernelSpec& spec, const Convolution<T>& convolution) {
+Tensor TransformedConstant(const KernelSpec& spec, const Convolution<T>& convolution) {
   const T* const weights = static_cast<const T*>(spec.constant(1));
-  if (weights == nullptr) return absl::UnavailableError("the filter is no constant");
-  ASSIGN_OR_RETURN(Tensor filter, Tensor::Allocate(DType::kFloat32, {convolution.filter_floats()}));
-  ASSIGN_OR_RETURN(Tensor workspace,
-                   Tensor::Allocate(DType::kUInt8, {static_cast<int64_t>(convolution.workspace_bytes())}));
-  convolution.TransformWeights(weights, filter.data<float>(), workspace.raw());
-  return filter;
+  if (weights == nullptr) return Tensor();
+  absl::StatusOr<Tensor> filter = Tensor::Allocate(DType::kFloat32, {convolution.filter_floats()});
+  absl::StatusOr<Tensor> workspace =
+      Tensor::Allocate(DType::kUInt8, {static_cast<int64_t>(convolution.workspace_bytes())});
+  if (!filter.ok() || !workspace.ok()) return Tensor();
+  convolution.TransformWeights(weights, filter->data<float>(), workspace->raw());
+  return *std::move(filter);
 }
 
 std::function<bool(const KernelSpec&)> ByWinograd(Pass pass) {
@@ -53,22 +53,19 @@ std::optional<Kernel> WinogradForward(const KernelSpec& spec, const onednn::Conv
   const bool bias = spec.inputs.size() > 2;
   return ForDType(shape.dtype, [&]<class T>() {
     const Convolution<T> convolution(shape, Pass::kForward);
-    const absl::StatusOr<Tensor> filter = TransformedFilter(spec, convolution);
-    if (filter.ok()) {
-      return Kernel{[convolution, bias, relu, filter = *filter](const KernelContext& context) {
-                      convolution.ForwardTransformed(context.input<T>(0), filter.template data<float>(),
-                                                     bias ? context.input<T>(2) : nullptr, relu, context.output<T>(0),
-                                                     context.workspace);
-                      return absl::OkStatus();
-                    },
-                    convolution.workspace_bytes()};
-    }
-    return Kernel{[convolution, bias, relu](const KernelContext& context) {
-                    convolution.Forward(context.input<T>(0), context.input<T>(1), bias ? context.input<T>(2) : nullptr,
-                                        relu, context.output<T>(0), context.workspace);
-                    return absl::OkStatus();
-                  },
-                  convolution.workspace_bytes()};
+    return Kernel{
+        [convolution, bias, relu, filter = TransformedConstant(spec, convolution)](const KernelContext& context) {
+          const T* const x = context.input<T>(0);
+          const T* const biases = bias ? context.input<T>(2) : nullptr;
+          T* const y = context.output<T>(0);
+          if (const float* const ready = filter.template data<float>(); ready != nullptr) {
+            convolution.ForwardTransformed(x, ready, biases, relu, y, context.workspace);
+          } else {
+            convolution.Forward(x, context.input<T>(1), biases, relu, y, context.workspace);
+          }
+          return absl::OkStatus();
+        },
+        convolution.workspace_bytes()};
   });
 }
 

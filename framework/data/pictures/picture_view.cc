@@ -26,8 +26,8 @@ double Uniform(PhiloxStream& random, double from, double to) {
   return from + UniformDouble(high, low) * (to - from);
 }
 
-// In whole pixels. A part that does not fit, as in a very long picture, is drawn again, and then taken from the middle
-// with the nearest ratio.
+// The box has whole pixels. A part that does not fit, as in a very long picture, is drawn again, and then taken from
+// the middle with the nearest ratio.
 PictureBox Draw(const RandomResizedCrop& crop, int64_t height, int64_t width, PhiloxStream& random) {
   constexpr int kTries = 10;
   const auto h = static_cast<double>(height), w = static_cast<double>(width);

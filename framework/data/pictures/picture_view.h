@@ -10,14 +10,14 @@
 
 namespace belfry::data {
 
-// What an example draws at random. Factors are in units of 1 / kFactorOne.
+// The part of a picture that an example shows, and the factors of its changes of colour, in units of 1 / kFactorOne.
 struct PictureView {
   PictureBox box;
   int brightness, contrast, saturation;
 };
 inline constexpr int kFactorOne = 1 << 12;
 
-// For a picture of height x width pixels, as `options` say; without a variation nothing is random.
+// Draws the view of a picture of height x width pixels. Without a variation nothing is random.
 PictureView DrawView(const PictureOptions& options, int64_t height, int64_t width, int64_t index,
                      const std::optional<Variation>& variation);
 

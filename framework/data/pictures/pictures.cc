@@ -116,14 +116,14 @@ class PictureDataset final : public Dataset {
       if (i == 0) {
         height = header->height;
         width = header->width;
-        // By row, so that leaving out broken files does not change the others.
+        // The row counts broken files, too, so that leaving them out does not change the others.
         view = DrawView(options_, height, width, rows_[index], variation);
       } else if (header->height != height || header->width != width) {
         return InFile(path, absl::InvalidArgumentError(absl::StrCat("has ", header->height, "x", header->width,
                                                                     " pixels, but ", columns[0].paths[rows_[index]],
                                                                     " of the same example has ", height, "x", width)));
       }
-      RETURN_IF_ERROR(InFile(path, Show(bytes, view, columns[i], {height, width}, example.field<uint8_t>(i))));
+      RETURN_IF_ERROR(InFile(path, Show(bytes, *header, view, columns[i], example.field<uint8_t>(i))));
     }
     if (others_ == nullptr) return absl::OkStatus();
     std::vector<std::byte*> places;
@@ -132,14 +132,15 @@ class PictureDataset final : public Dataset {
   }
 
   // Masks are not made smaller while they are decoded, which would mix their values.
-  absl::Status Show(const std::string& bytes, const PictureView& view, const PictureColumn& column,
-                    const std::pair<int64_t, int64_t>& size, uint8_t* to) const {
+  absl::Status Show(const std::string& bytes, const io::PictureHeader& header, const PictureView& view,
+                    const PictureColumn& column, uint8_t* to) const {
     const int channels = column.mask ? 1 : options_.channels;
     const int shrink = column.mask ? 1 : ShrinkFor(view.box, options_);
-    ASSIGN_OR_RETURN(const io::Picture picture,
-                     io::DecodePicture(bytes, {.channels = channels, .shrink = shrink, .numbers = column.mask}));
-    const double down = static_cast<double>(picture.height) / static_cast<double>(size.first);
-    const double across = static_cast<double>(picture.width) / static_cast<double>(size.second);
+    ASSIGN_OR_RETURN(
+        const io::Picture picture,
+        io::DecodePicture(bytes, header, {.channels = channels, .shrink = shrink, .numbers = column.mask}));
+    const double down = static_cast<double>(picture.height) / static_cast<double>(header.height);
+    const double across = static_cast<double>(picture.width) / static_cast<double>(header.width);
     const PictureBox box{view.box.top * down, view.box.left * across,
                          std::min(view.box.bottom * down, static_cast<double>(picture.height)),
                          std::min(view.box.right * across, static_cast<double>(picture.width))};

@@ -32,7 +32,7 @@ struct ColourJitter {
 struct PictureOptions {
   int64_t height = 224, width = 224;  // pixels of an example; up to 16384
   int channels = 3;                   // 3: RGB, 1: grey
-  // Without a random crop: the share of the picture, in the middle, that an example holds, along the direction in which
+  // The share of the picture, in the middle, that an example holds without a random crop, along the direction in which
   // less of it fits; 224 / 256 is usual in evaluations. 1: as much as possible.
   double central = 1;
   std::optional<RandomResizedCrop> random_crop = {};
@@ -40,11 +40,11 @@ struct PictureOptions {
   // Reads all files once when the data set is opened, in all threads, and leaves out those that cannot be decoded, with
   // a warning that counts them and names the first. Otherwise the first one that is read is an error.
   bool skip_broken = false;
-  // Of a list: the columns with paths of pictures, and of masks, which have one channel and are resized without
-  // mixing values: of PNGs the numbers that they store, such as a palette's indices. A path is relative to the folder
-  // of the list.
+  // The columns of a list that hold paths of pictures and of masks, relative to the folder of the list. A mask has one
+  // channel and is resized without mixing values; of a PNG it has the numbers that are stored, such as a palette's
+  // indices.
   std::vector<std::string> pictures = {"image"}, masks = {};
-  CsvOptions csv = {};  // of a list: its other columns
+  CsvOptions csv = {};  // the other columns of a list
 };
 
 // The pictures in a folder that has a folder for each class: fields "image", uint8 [height, width, channels], and

@@ -76,10 +76,15 @@ absl::StatusOr<PictureHeader> ReadPictureHeader(absl::string_view bytes) {
 }
 
 absl::StatusOr<Picture> DecodePicture(absl::string_view bytes, const DecodeOptions& options) {
+  ASSIGN_OR_RETURN(const PictureHeader header, ReadPictureHeader(bytes));
+  return DecodePicture(bytes, header, options);
+}
+
+absl::StatusOr<Picture> DecodePicture(absl::string_view bytes, const PictureHeader& header,
+                                      const DecodeOptions& options) {
   BELFRY_CHECK(options.channels == 1 || options.channels == 3);
   BELFRY_CHECK(options.channels == 1 || !options.numbers);
   BELFRY_CHECK(options.shrink == 1 || options.shrink == 2 || options.shrink == 4 || options.shrink == 8);
-  ASSIGN_OR_RETURN(const PictureHeader header, ReadPictureHeader(bytes));
   ASSIGN_OR_RETURN(Picture stored, header.format == PictureHeader::Format::kPng ? DecodePng(bytes, options)
                                                                                 : DecodeJpeg(bytes, options));
   return Upright(std::move(stored), header.orientation);

@@ -17,7 +17,7 @@ struct Picture {
   std::vector<uint8_t> pixels;
 };
 
-// What a file says of its picture before its pixels.
+// The properties of a picture that a file states before the pixels.
 struct PictureHeader {
   enum class Format : uint8_t { kJpeg, kPng } format = Format::kJpeg;
   int64_t height = 0, width = 0;  // upright
@@ -39,8 +39,8 @@ struct DecodeOptions {
   // size is rounded up. PNGs are always whole.
   int shrink = 1;
   uint8_t background = 255;  // grey level that transparent pixels lie on
-  // For masks, with one channel: the numbers that a PNG stores, which are a palette's indices, and grey levels that are
-  // not scaled where they have fewer than 8 bits.
+  // Returns the numbers that a PNG stores instead of colours: the indices of a palette, and grey levels unscaled if
+  // they have fewer than 8 bits. For masks; requires one channel.
   bool numbers = false;
 };
 
@@ -50,6 +50,9 @@ struct DecodeOptions {
 // InvalidArgument: numbers are wanted of a PNG with alpha, 16 bits, or colours that are in no palette. Safe for
 // arbitrary bytes. Thread-safe.
 absl::StatusOr<Picture> DecodePicture(absl::string_view bytes, const DecodeOptions& options = {});
+// The same of a file whose header, as ReadPictureHeader returns it, is known.
+absl::StatusOr<Picture> DecodePicture(absl::string_view bytes, const PictureHeader& header,
+                                      const DecodeOptions& options = {});
 
 // A picture as a JPEG, of quality 1 to 100. InvalidArgument: no pixels, or more than 65,500 in a direction.
 absl::StatusOr<std::string> EncodeJpeg(const Picture& picture, int quality);

@@ -73,7 +73,7 @@ class PngDecoder {
     png_read_image(png_, rows);
     return true;
   }
-  // Of the header if nothing has been started.
+  // The error of the last call that returned false: DataLoss if it was reading pixels, else InvalidArgument.
   absl::Status Failed(bool in_pixels) const {
     const std::string message = absl::StrCat("the PNG cannot be decoded: ", message_);
     return in_pixels ? absl::DataLossError(message) : absl::InvalidArgumentError(message);

@@ -1,8 +1,8 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "models/layers/batch_norm.h"
 #include "models/layers/layers.h"
+#include "models/networks/pictures/convolution_and_norm_impl.h"
 #include "models/networks/pictures/picture_networks.h"
 #include "ops/array.h"
 #include "ops/math.h"
@@ -41,21 +41,11 @@ class ResNetBuilder {
   }
 
  private:
-  // A convolution and its batch norm. Padding is that of the paper's own code: as much on both sides.
   Output Convolve(const Scope& scope, absl::string_view name, Output x, int64_t filters, int64_t kernel, int64_t stride,
                   bool last = false) const {
-    const int64_t pad = kernel / 2;
-    const Output y = Conv2D(scope, name, x, filters, kernel,
-                            {.stride = stride,
-                             .padding = ops::Padding::Explicit(pad, pad, pad, pad),
-                             .use_bias = false,
-                             .weights = HeNormalInitializer(),
-                             .weight_decay = options_.weight_decay});
-    return BatchNorm(scope, absl::StrCat(name, "/bn"), y,
-                     {.training = options_.training,
-                      .momentum = options_.batch_norm_momentum,
-                      .epsilon = options_.batch_norm_epsilon,
-                      .gamma = last ? 0.0 : 1.0});
+    const double gamma = last ? 0 : 1;
+    return ConvolutionAndNorm(scope, name, x, {.filters = filters, .kernel = kernel, .stride = stride, .gamma = gamma},
+                              options_);
   }
 
   Output Block(const Scope& scope, Output x, int64_t width, int64_t stride) const {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "models/layers/batch_norm.h"
 #include "models/layers/layers.h"
+#include "models/networks/pictures/convolution_and_norm_impl.h"
 #include "models/networks/pictures/picture_networks.h"
 #include "ops/array.h"
 #include "ops/math.h"
@@ -47,18 +47,8 @@ class MobileBuilder {
  private:
   Output Convolve(const Scope& scope, absl::string_view name, Output x, int64_t filters, int64_t kernel, int64_t stride,
                   int64_t groups) const {
-    const int64_t pad = kernel / 2;
-    const Output y = Conv2D(scope, name, x, filters, kernel,
-                            {.stride = stride,
-                             .padding = ops::Padding::Explicit(pad, pad, pad, pad),
-                             .groups = groups,
-                             .use_bias = false,
-                             .weights = HeNormalInitializer(),
-                             .weight_decay = options_.weight_decay});
-    return BatchNorm(scope, absl::StrCat(name, "/bn"), y,
-                     {.training = options_.training,
-                      .momentum = options_.batch_norm_momentum,
-                      .epsilon = options_.batch_norm_epsilon});
+    return ConvolutionAndNorm(scope, name, x,
+                              {.filters = filters, .kernel = kernel, .stride = stride, .groups = groups}, options_);
   }
 
   // Scales each channel by a number in (0, 1) that all means over the picture decide (Hu, Shen and Sun,
