@@ -60,7 +60,7 @@ constexpr void (*kModelOps[])(OpRegistry& registry) = {
     RegisterAxisScans, RegisterExtremes, RegisterSums, RegisterTopK,
     // ops/resize
     RegisterResizeOps};
-// Those that only training has, with evaluations, and those that rewrites make for GPUs.
+// Ops that occur in training and evaluation only, and ops that rewrites make for GPUs.
 constexpr void (*kTrainingOps[])(OpRegistry& registry) = {
     // ops/collective
     RegisterCollectiveOps,

@@ -31,7 +31,8 @@ class Example {
   const absl::Span<std::byte* const> places_;
 };
 
-// What examples that vary, such as random parts of pictures, depend on besides their index.
+// The seed and epoch for which an example is drawn, in a data set whose examples vary, such as random crops of
+// pictures.
 struct Variation {
   uint64_t seed = 0;
   int64_t epoch = 0;
@@ -50,9 +51,9 @@ class Dataset {
   // uses may throw, is an Internal error of the reader, with its what() and the index; std::bad_alloc is
   // ResourceExhausted. REQUIRES: 0 <= index < size().
   virtual absl::Status Read(int64_t index, const Example& example) const = 0;
-  // True if examples vary from epoch to epoch; then a Prefetcher reads them by ReadVaried.
+  // True if examples vary from epoch to epoch. A Prefetcher then reads them with ReadVaried.
   virtual bool varies() const { return false; }
-  // Read, of an example as it is in one epoch.
+  // Like Read, but draws the example for an epoch. The same (seed, epoch, index) always gives the same bytes.
   virtual absl::Status ReadVaried(int64_t index, const Variation&, const Example& example) const {
     return Read(index, example);
   }

@@ -29,9 +29,9 @@ class StepCapture {
   // `enabled`: whether the session captures steps. A step with a kernel that cannot be repeated never is.
   StepCapture(const BoundPlan& bound, const Watch& watch, bool enabled);
 
-  // Whether runs are replayed as a whole, by Replay.
+  // True if runs are replayed as a whole, by Replay.
   bool captured() const { return captured_ != nullptr; }
-  // Whether runs are replayed in pieces: those of the lanes, each by ReplayPiece.
+  // True if runs are replayed in pieces, each by ReplayPiece (Lane::pieces).
   bool in_pieces() const { return in_pieces_; }
   // Whether to call TryToCapture before the next run.
   bool due() const { return runs_until_capture_ == 0; }

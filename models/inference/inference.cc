@@ -121,7 +121,7 @@ auto WithoutExceptions(absl::string_view during, const Body& body) -> decltype(b
   }
 }
 
-// What a function of the C interface returns of `result`: null if it is an error, which is reported.
+// Passes the object to the caller of the C interface; if there is none, reports the error and returns null.
 template <class T>
 T* Release(absl::StatusOr<std::unique_ptr<T>> result, char** error) {
   if (result.ok()) return result->release();

@@ -22,7 +22,7 @@ namespace belfry::onnx {
 
 class Exporter;
 
-// How the nodes of one op are written.
+// The rule by which the nodes of one op are written.
 struct Rule {
   absl::string_view op;                 // ours
   absl::Status (*write)(Exporter& to);  // the errors say what the rule does not cover
@@ -79,7 +79,7 @@ class Exporter {
   std::string ValueOf(const Output& value, Layout layout = Layout::kAsGiven);
   // The same for an element-wise op whose result is 4-D and in this order: inputs of lower rank broadcast to it.
   std::string Operand(int i, Layout layout);
-  // Whether input i is an image that is there as [N, C, H, W].
+  // True if input i is an image that exists as [N, C, H, W].
   bool IsChannelsFirst(int i) const;
   // The order of a result: that of images among the inputs which are there as [N, C, H, W], otherwise ours.
   Layout ResultLayout() const;
@@ -121,7 +121,8 @@ class Exporter {
   std::vector<Dim> CarriedBy(const Output& carrier);
   void SetCarried(std::vector<Dim> dims) { carried_[node_->output(0)] = std::move(dims); }
 
-  // What several nodes share, such as the mask of all layers' attention, by a key of the caller's; empty at first.
+  // A value that several nodes share, such as the mask of all attention layers, by a key of the caller's choice. Empty
+  // until the caller sets it.
   std::string& Shared(const std::string& key) { return shared_[key]; }
 
  private:

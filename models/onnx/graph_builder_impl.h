@@ -26,7 +26,7 @@ class GraphBuilder {
  public:
   // `wanted`, or, if that is taken, `wanted` with the first free suffix of "_1", "_2" ...
   std::string Unique(absl::string_view wanted);
-  // What nodes, their outputs and constants are called that are added from now on.
+  // Sets the name of the nodes, outputs and constants that are added from now on.
   void set_name(std::string name) { name_ = std::move(name); }
 
   // Adds a node and returns its output, or its outputs. "" is an input that is not given.

@@ -36,7 +36,7 @@ absl::Status Softmax(Exporter& to) {
   return absl::OkStatus();
 }
 
-// Whether a reduction of images [N, C, H, W] leaves its axes in the order in which one of [N, H, W, C] does.
+// True if reducing images as [N, C, H, W] leaves the same order of axes as reducing them as [N, H, W, C].
 bool KeepsOrder(const Exporter& to) {
   bool reduced[4] = {};
   for (const int64_t axis : to.attrs().Ints("axes")) reduced[axis < 0 ? axis + 4 : axis] = true;

@@ -17,8 +17,8 @@ struct OpenExtent {
   int axis = 0;
 };
 
-// Which open extents of a model's values are those of its inputs. Found by the ops' shape rules, from three sets of
-// sizes that no other extent is likely to have: what equals an input's extent in all of them is that extent.
+// Finds the open extents of a model's values among those of its inputs. The ops' shape rules are run on three sets of
+// sizes that no other extent is likely to have; an extent that equals an input's in all three is that extent.
 class OpenExtents {
  public:
   explicit OpenExtents(const SavedModel& model);

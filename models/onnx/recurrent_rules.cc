@@ -20,7 +20,8 @@ struct Projection {
   std::optional<Output> biases;  // a constant [gates H]
 };
 
-// What input 0 was computed from, if it is what ops::Lstm and ops::Gru make, of constants.
+// The projection that input 0 is the result of, if ops::Lstm or ops::Gru made it from constants; otherwise the input
+// itself.
 Projection FindProjection(Exporter& to) {
   const Projection itself = {.x = to.In(0)};
   const Node* node = to.node().input(0).node;

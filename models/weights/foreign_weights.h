@@ -38,9 +38,9 @@ absl::Span<const WeightRules> KnownWeights();
 const WeightRules& ResNetWeights();  // resnet_weights.cc
 const WeightRules& Gpt2Weights();    // gpt2_weights.cc
 
-// If the tensors are those of a known network, the ones that a rule names, renamed and in our layout; otherwise, such
-// as for a file of ours, as they are. Copies what changes its layout. `network` is then what was recognised, or "".
-// InvalidArgument: a tensor's rank is not that of its rule. Thread-safe.
+// Returns the tensors of a known network that a rule names, renamed and in our layout, and sets `network` to its name.
+// Returns the tensors of any other file, such as one of ours, unchanged, and sets `network` to "". InvalidArgument: a
+// tensor's rank is not that of its rule. ResourceExhausted: out of memory. Thread-safe.
 absl::StatusOr<std::vector<io::NamedTensor>> OurWeights(std::vector<io::NamedTensor> tensors, std::string& network);
 
 // The tensors of a safetensors file or, if `path` ends in .json, of all files that an index names, which has

@@ -146,7 +146,7 @@ BELFRY_GPU void JoinSlots(const ColumnParts& p, const gpu::Team& team, Partial* 
   }
 }
 
-// What a block does: sums one part of a group, and writes the partials of its columns, p.width of each lane, to `to`.
+// The work of a block: sums one part of a group, and writes the partials of its columns, p.width of each lane, to `to`.
 template <class F>
 BELFRY_GPU void SumPart(const ColumnParts& p, int64_t group, int64_t part, const gpu::Team& team, const F& f,
                         typename F::Partial* slots, typename F::Partial* to) {

@@ -1,4 +1,4 @@
-// What the streams of fake GPUs capture. Internal to them.
+// The captures of fake GPUs' streams. Internal to them.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Capture {
   bool invalid = false;                               // a call that a capture forbids was made
   std::map<Stream*, bool> others;  // streams that joined the capture; true if their last operation was a record
 
-  // Whether everything in the capture comes before the next work of `stream`.
+  // True if everything in the capture comes before the next work of `stream`.
   bool AllComeBefore(const Stream* stream) {
     std::vector<bool> before(parts.size(), false);
     std::vector<size_t> left = last[stream];

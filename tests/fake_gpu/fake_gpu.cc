@@ -50,7 +50,7 @@ struct CountingStream final : public Stream {
   int64_t count = 0;
 };
 
-// Of one GPU, shared with its streams.
+// The counts of one GPU, shared with its streams.
 struct Launches {
   std::atomic<int64_t> kernels{0}, graphs{0};
   std::atomic<bool> fail_next_graph{false};

@@ -28,7 +28,7 @@ DeviceSet OpenFakeGpus(int gpus, bool tagged = true, std::vector<std::pair<int, 
 // True if kernels on one fake can access the memory of the other. REQUIRES: both belong to one set.
 bool FakeGpuReaches(const Device& from, const Device& to);
 
-// What the host has launched on a fake so far, outside of captures. Copies do not count.
+// The launches of the host on a fake so far, outside of captures. Copies do not count.
 struct FakeGpuLaunches {
   int64_t kernels = 0, graphs = 0;
 };

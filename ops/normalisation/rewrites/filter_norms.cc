@@ -22,7 +22,8 @@ class FilterNormFolder {
   }
 
  private:
-  // What a convolution, or a product with weights [rows, channels], becomes with a bias; empty for other nodes.
+  // The op of a convolution, or of a product with weights [rows, channels], that also adds a bias; empty for other
+  // nodes.
   static absl::string_view WithBias(const ProgramNode& node) {
     if (node.op->name == "Conv2D") return "FusedConv2D";
     const bool weights =

@@ -190,7 +190,7 @@ void ExpectSameBits(const std::vector<Tensor>& actual, const std::vector<Tensor>
   for (size_t i = 0; i < actual.size(); ++i) EXPECT_TRUE(SameBits(actual[i], expected[i])) << i;
 }
 
-// In turn with feeds of several shapes, each with a plan of its own.
+// Feeds of several shapes take turns, each with a plan of its own.
 TEST_F(Pieces, GiveTheBitsOfPlainAndOfWholeRuns) {
   std::vector<std::vector<Tensor>> expected;
   for (const absl::Duration timeout : {absl::InfiniteDuration(), absl::Seconds(60)}) {

@@ -111,7 +111,7 @@ struct Outputs {
   void operator()(const std::string& name, const Output& value) { list.push_back({name, value}); }
 };
 
-// Of x, and of x above 0.
+// Functions of x, and of x made positive.
 void AddFunctions(const Scope& scope, const Output& x, Outputs& out) {
   const Output positive = ops::Add(scope, ops::Abs(scope, x), ops::Fill(scope, {}, 0.1, x.dtype()));
   out("neg", ops::Neg(scope, x));

@@ -229,7 +229,7 @@ std::vector<OpCase> FusedNormCases() {
   return {forward, add, gradient, relu_of_sum, masked, of_sum};
 }
 
-// What a batch norm with fixed statistics becomes: a factor of the filter before it, and a bias.
+// The two parts of a batch norm with fixed statistics that is folded: a factor of the filter before it, and a bias.
 std::vector<OpCase> FoldedNormCases() {
   OpCase filter{.name = "BatchNormFilter",
                 .inputs = {{{3, 3, 4, 5}}, {{5}, 0.5, 2}, {{5}, 0.5, 2}},

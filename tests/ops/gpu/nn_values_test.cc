@@ -313,7 +313,7 @@ TEST_F(GpuNnTest, GroupNormOfNumbersFarFromZero) {
   });
 }
 
-// Only the groups that have them.
+// An infinity or NaN reaches its own group and no other.
 TEST_F(GpuNnTest, GroupNormOfInfinitiesAndNaN) {
   for (const int64_t places : {20, 600}) {
     Tensor values(DType::kFloat32, {5, places, 8}), slopes(DType::kFloat32, {5, places, 8});
