@@ -91,7 +91,7 @@ class Exporter {
   std::string Changed(int i, const Tensor& value) { return Changed(node_->input(i), value); }
 
   // Gives output k its value, in the dtype of computation and in this order.
-  void Out(const std::string& value, Layout layout = Layout::kAsGiven, int k = 0);
+  void Out(const std::string& name, Layout layout = Layout::kAsGiven, int k = 0);
   // Output 0 is input 0.
   void SameAsInput();
   // The node of ONNX that computed input 0, if nothing else reads that and it is an `op`; otherwise null.
