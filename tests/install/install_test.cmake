@@ -8,11 +8,11 @@ function(run)
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${build_dir} --prefix ${prefix})
-# build(FOLDER NAME) builds the project in FOLDER against the installed copy.
+# build(FOLDER NAME) builds the project in FOLDER against the installed copy, with the warnings that users turn on as errors.
 function(build folder name)
   run(${CMAKE_COMMAND} -S ${folder} -B ${work_dir}/${name} -G ${generator}
       -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_CXX_COMPILER=${cxx} -D CMAKE_BUILD_TYPE=Release
-      -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
+      "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wshadow -Werror" -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
   run(${CMAKE_COMMAND} --build ${work_dir}/${name})
 endfunction()
 

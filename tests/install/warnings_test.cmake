@@ -1,7 +1,7 @@
 # cmake -D source_dir=DIR -D cxx=COMPILER -P warnings_test.cmake
-# Compiles all public headers together, and every example, with the warnings that users turn on as errors; and alone every
-# header that no source includes first, so that no build without unity shows what it lacks. Headers are those that
-# install.cmake installs.
+# Compiles all public headers together with the warnings that users turn on as errors; and alone every header that no source
+# includes first, so that no build without unity shows what it lacks, but for those that only declare a folder's
+# registrations. Headers are those that install.cmake installs.
 set(flags -std=c++20 -fsyntax-only -Wall -Wextra -Wshadow -Werror -I ${source_dir} -x c++)
 file(GLOB_RECURSE headers RELATIVE ${source_dir} ${source_dir}/framework/*.h ${source_dir}/ops/*.h
      ${source_dir}/optim/*.h ${source_dir}/models/*.h ${source_dir}/trainers/callbacks/*.h ${source_dir}/trainers/datasets/*.h
@@ -20,7 +20,7 @@ foreach(header IN LISTS headers)
     file(STRINGS ${source_dir}/${source} includes REGEX "^#include" LIMIT_COUNT 1)
     set(first "${includes}")
   endif()
-  if(NOT first STREQUAL "#include \"${header}\"")
+  if(NOT first STREQUAL "#include \"${header}\"" AND NOT header MATCHES "^ops/.*_ops\\.h$")
     list(APPEND alone ${header})
   endif()
 endforeach()
@@ -37,17 +37,8 @@ foreach(header IN LISTS alone)
     string(APPEND failed "${header}:\n${errors}")
   endif()
 endforeach()
-# As an installed copy, where belfry.h is at the top.
-set(include ${source_dir}/trainers)
-file(GLOB examples ${source_dir}/examples/*.cc)
-foreach(example IN LISTS examples)
-  execute_process(COMMAND ${cxx} ${flags} -I ${include} ${example} RESULT_VARIABLE result ERROR_VARIABLE errors)
-  if(NOT result EQUAL 0)
-    string(APPEND failed "${example}:\n${errors}")
-  endif()
-endforeach()
 list(LENGTH headers count)
-if(count LESS 150 OR NOT examples)
+if(count LESS 150)
   message(FATAL_ERROR "Only ${count} headers were found")
 endif()
 if(failed)
