@@ -28,7 +28,9 @@ struct CorrelationParts {
   static constexpr int n = kTile + r - 1, points = n * n;
   Layout<n, channels == 0 ? kLanes : kFewChannels> in_layout;
   Layout<n> out_layout;
-  int64_t point, filter;  // floats from one point of the transformed filter [n, n, in.c, out.c] to the next, and of all
+  // The transformed filter is [n, n, out.c / kLanes, in.c, kLanes], so that products read it in ascending order: floats
+  // from one point to the next, and of all.
+  int64_t point, filter;
   int64_t in, out, thread;
 
   explicit CorrelationParts(const Problem& p)
@@ -83,8 +85,8 @@ void WriteTiles(const Problem& p, int64_t first, int64_t count, const Correlatio
                               .a_run = kLanes,
                               .a_jump = parts.in_layout.vector(),
                               .a_step = 1,
-                              .b_row = p.out.c,
-                              .b_vector = kLanes,
+                              .b_row = kLanes,
+                              .b_vector = p.in.c * kLanes,
                               .c_row = parts.out_layout.tile,
                               .c_vector = parts.out_layout.vector()};
   for (int i = 0; i < n; ++i) {
@@ -115,11 +117,11 @@ void WriteTiles(const Problem& p, int64_t first, int64_t count, const Correlatio
                 const float* ins, const float* filter, float*, const Epilogue<T>& epilogue, T* out) {
   constexpr int n = CorrelationParts<r, channels>::n;
   const TileGrid grid(p.out);
-  const int64_t row = parts.in_layout.row(), point = parts.point, out_channels = p.out.c;
+  const int64_t row = parts.in_layout.row(), point = parts.point;
   for (int64_t v = 0; v < p.out.vectors(); ++v) {
     for (int64_t t = 0; t < count; ++t) {
       if (t + kAhead < count) Prefetch<true>(p.out, out, grid.At(first + t + kAhead), v);
-      const float *const tile = ins + parts.in_layout.At(t, 0, 0), *const factors = filter + v * kLanes;
+      const float *const tile = ins + parts.in_layout.At(t, 0, 0), *const factors = filter + v * channels * kLanes;
       const auto load = [=](int j, Lanes* column) {
 #pragma GCC unroll 8
         for (int i = 0; i < n; ++i) {
@@ -127,7 +129,7 @@ void WriteTiles(const Problem& p, int64_t first, int64_t count, const Correlatio
           const float* const f = factors + (i * n + j) * point;
           column[i] = x[0] * Load(f);
 #pragma GCC unroll 4
-          for (int c = 1; c < channels; ++c) column[i] += x[c] * Load(f + c * out_channels);
+          for (int c = 1; c < channels; ++c) column[i] += x[c] * Load(f + c * kLanes);
         }
       };
       WriteTile<r, finish>(p, grid.At(first + t), v, load, epilogue, out);
@@ -168,14 +170,15 @@ int64_t Correlation<r, T>::WorkspaceFloats(const Problem& problem) {
                      [&]<int channels>() { return problem.threads * CorrelationParts<r, channels>(problem).thread; });
 }
 
-// Pairs (in.c, out.c) are contiguous and out.c is a multiple of kLanes, so every vector is full.
+// out.c is a multiple of kLanes, so every vector is full.
 template <int r, class T>
 void Correlation<r, T>::TransformFilter(const Problem& p, const float* filter, float* transformed) {
   constexpr int n = kTile + r - 1;
   const int64_t in = p.in.c, out = p.out.c, point = CorrelationParts<r, 0>(p).point;
-  ParallelFor(in, static_cast<double>(out * n * n), [&](int64_t begin, int64_t end) {
-    for (int64_t at = begin * out; at < end * out; at += kLanes) {
-      Transform2D<kFilterMatrix<kTile, r>, PointAxis::kRows>(filter + at, {r * in * out, in * out}, transformed + at,
+  ParallelFor(in * out / kLanes, kLanes * n * n, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float* const taps = filter + i % in * out + i / in * kLanes;
+      Transform2D<kFilterMatrix<kTile, r>, PointAxis::kRows>(taps, {r * in * out, in * out}, transformed + i * kLanes,
                                                              {n * point, point});
     }
   });

@@ -15,8 +15,11 @@ namespace {
 // streams past.
 constexpr int64_t kBlockBytes = int64_t{256} << 10;
 // Bounds on the tiles of a block. The filter, or its gradient, passes through the cache once per block, so blocks must
-// be large enough to amortise it. Multiples of the rows of a block of products.
-constexpr int64_t kMinBlock = 12, kMinGradientBlock = 36, kMaxBlock = 96;
+// be large enough to amortise it, above all where the filter comes from memory. Multiples of the rows of a block of
+// products.
+constexpr int64_t kMinBlock = 12, kMinBlockOfLarge = 48, kMinGradientBlock = 36, kMaxBlock = 96;
+// Size of the transformed filter from which it is large: as the usual share of a core in the last cache.
+constexpr int64_t kLargeFilterBytes = int64_t{4} << 20;
 
 // Forward and the gradient of the filter work on (x, y). The gradient of x is the correlation of dy with the reversed
 // filter, whose padding is the complement r - 1 - pad.
@@ -51,14 +54,14 @@ void ReverseFilter(const onednn::Conv2DShape& s, const T* from, float* to) {
 
 // Estimated cycles of one core, fitted to measurements with AVX-512 on Zen 4 for the layers of CIFAR-10's networks. One
 // multiply-add of vectors takes one cycle, the transforms of a tile kWay per point and vector of channels, and the
-// transform of the filter kFilter (of its gradient, kFilterGradient) per vector. Compared only with DirectCost.
-double Cost(const Problem& p, int64_t r, Pass pass) {
-  constexpr double kWay = 20, kFilter = 4, kFilterGradient = 12;
+// transform of the filter or of its gradient kFilter per point and vector. Compared only with DirectCost.
+double Cost(const Problem& p, int64_t r) {
+  constexpr double kWay = 20, kFilter = 12;
   const auto points = static_cast<double>((kTile + r - 1) * (kTile + r - 1));
   const auto vectors = static_cast<double>(p.out.vectors());
   const double ways = kWay * points * (static_cast<double>(p.in.vectors()) + vectors);
   const double products = points * static_cast<double>(p.in.c) * vectors;
-  const double filter = (pass == Pass::kBackwardWeights ? kFilterGradient : kFilter) * products;
+  const double filter = kFilter * products;
   // With few channels, products do not pass through memory.
   constexpr double kFewIn = 10, kFewOut = 600, kFewProduct = 1.5;
   const double few = kFewIn * points + kFewOut * vectors + kFewProduct * products;
@@ -92,7 +95,7 @@ bool Computes(const onednn::Conv2DShape& s, Pass pass) {
 bool IsBest(const onednn::Conv2DShape& s, Pass pass) {
   if (!Computes(s, pass)) return false;
   const Problem p = MakeProblem(s, pass, 1, 1);
-  return Cost(p, s.r, pass) < DirectCost(p, s, pass);
+  return Cost(p, s.r) < DirectCost(p, s, pass);
 }
 
 template <class T>
@@ -100,12 +103,13 @@ Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass) : shape
   BELFRY_CHECK(Computes(shape, pass) && shape.dtype == kDTypeOf<T>);
   const int64_t n = kTile + shape.r - 1;
   const int64_t tile_bytes = n * n * (RoundUp(shape.c, kLanes) + RoundUp(shape.k, kLanes)) * int64_t{sizeof(float)};
+  const bool large = n * n * shape.c * shape.k * int64_t{sizeof(float)} >= kLargeFilterBytes;
   const int64_t least = pass == Pass::kBackwardWeights ? kMinGradientBlock : kMinBlock;
   const int64_t tiles = MakeProblem(shape, pass, 1, 1).tiles();
   // Each thread gets at least half a minimal block, so that its fixed work (for the gradient, clearing and adding its
   // sums) stays small beside its tiles.
   threads_ = static_cast<int>(std::clamp<int64_t>(2 * tiles / least, 1, threads_));
-  block_ = std::clamp(kBlockBytes / tile_bytes / kMinBlock * kMinBlock, least, kMaxBlock);
+  block_ = std::clamp(kBlockBytes / tile_bytes / kMinBlock * kMinBlock, large ? kMinBlockOfLarge : least, kMaxBlock);
   block_ = std::min(block_, (tiles + threads_ - 1) / threads_);
   const Problem p = MakeProblem(shape, pass, threads_, block_);
   weights_at_ = ForFilter(shape.r, [&]<int r>() {
