@@ -17,8 +17,8 @@ ABSL_FLAG(std::string, data_dir, "",
           "Folder with a folder of pictures for each class; or with such folders 'train', and 'val' or 'test', in it. "
           "Empty: a generated set of 1,800 JPEG files.");
 ABSL_FLAG(std::string, model, "resnet18",
-          "resnet18, resnet34, resnet50, resnet101, resnet152, vgg16, alexnet, mobilenet_v2, efficientnet_b0 or "
-          "vit_s16.");
+          "resnet18, resnet34, resnet50, resnet101, resnet152, resnet50_v2, resnet101_v2, resnet152_v2, inception_v3, "
+          "vgg16, alexnet, mobilenet_v2, efficientnet_b0 or vit_s16.");
 ABSL_FLAG(int64_t, size, 0, "Height and width to which pictures are brought; 0: 224, or 64 for the generated set.");
 ABSL_FLAG(double, validation_fraction, 0.1,
           "Part of --data_dir, drawn by --seed, to evaluate on, if it has no folder for that. 0: none is held out.");
@@ -26,6 +26,15 @@ ABSL_FLAG(double, smallest_area, 0.08,
           "Training pictures are random parts of this share of the whole, or more; 1: the middle of each.");
 ABSL_FLAG(double, central, 0.875, "Share of the middle of a picture that evaluations look at.");
 ABSL_FLAG(double, colour_jitter, 0, "Range of random changes of brightness, contrast and saturation, from 0 to 1.");
+ABSL_FLAG(double, hue_jitter, 0, "Range of random turns of the hue, as a share of the circle of colours, up to 0.5.");
+ABSL_FLAG(double, rotation, 0,
+          "Degrees by which training pictures are turned at random in either direction, up to 180.");
+ABSL_FLAG(int64_t, cutout, 0,
+          "Edge in pixels of a square that is set to the mean at a random place of each training picture; 0: none.");
+ABSL_FLAG(int64_t, picture_cache, 0,
+          "MiB for decoded training pictures, which later passes then need not decode again; 0: none are kept.");
+ABSL_FLAG(std::string, picture_cache_folder, "",
+          "Folder on a fast disk for that cache, in a file that ends with the run. Empty: memory.");
 ABSL_FLAG(bool, skip_broken, false,
           "Decode all files once at the start, and leave out those that are broken. Otherwise one ends the run.");
 ABSL_FLAG(std::string, dtype, "float32",
@@ -96,6 +105,14 @@ absl::Status ImageClassifier::CheckFlags() const {
   RETURN_IF_ERROR(CheckShare("smallest_area", absl::GetFlag(FLAGS_smallest_area), 0.01));
   RETURN_IF_ERROR(CheckShare("central", absl::GetFlag(FLAGS_central), 0.1));
   RETURN_IF_ERROR(CheckShare("colour_jitter", absl::GetFlag(FLAGS_colour_jitter), 0));
+  RETURN_IF_ERROR(CheckFlag("cutout", absl::GetFlag(FLAGS_cutout), 0, 4096));
+  RETURN_IF_ERROR(CheckFlag("picture_cache", absl::GetFlag(FLAGS_picture_cache), 0, int64_t{1} << 30));
+  if (const double hue = absl::GetFlag(FLAGS_hue_jitter); !(hue >= 0 && hue <= 0.5)) {
+    return absl::InvalidArgumentError(absl::StrCat("--hue_jitter=", hue, " must be from 0 to 0.5"));
+  }
+  if (const double degrees = absl::GetFlag(FLAGS_rotation); !(degrees >= 0 && degrees <= 180)) {
+    return absl::InvalidArgumentError(absl::StrCat("--rotation=", degrees, " must be from 0 to 180"));
+  }
   RETURN_IF_ERROR(CheckBelow1("validation_fraction", absl::GetFlag(FLAGS_validation_fraction)));
   RETURN_IF_ERROR(CheckBelow1("label_smoothing", absl::GetFlag(FLAGS_label_smoothing)));
   RETURN_IF_ERROR(CheckBelow1("moving_average", absl::GetFlag(FLAGS_moving_average)));
@@ -121,8 +138,15 @@ absl::Status ImageClassifier::Configure(ProgramRun& run) {
               .size = absl::GetFlag(FLAGS_size),
               .data_dir = absl::GetFlag(FLAGS_data_dir),
               .validation_fraction = absl::GetFlag(FLAGS_validation_fraction),
-              .pictures = {.jitter = {.brightness = jitter, .contrast = jitter, .saturation = jitter},
+              .pictures = {.rotation = absl::GetFlag(FLAGS_rotation),
+                           .jitter = {.brightness = jitter,
+                                      .contrast = jitter,
+                                      .saturation = jitter,
+                                      .hue = absl::GetFlag(FLAGS_hue_jitter)},
+                           .cache = {.bytes = absl::GetFlag(FLAGS_picture_cache) << 20,
+                                     .folder = absl::GetFlag(FLAGS_picture_cache_folder)},
                            .skip_broken = absl::GetFlag(FLAGS_skip_broken)},
+              .cutout = absl::GetFlag(FLAGS_cutout),
               .central = absl::GetFlag(FLAGS_central),
               .learning_rate = absl::GetFlag(FLAGS_learning_rate),
               .schedule = absl::GetFlag(FLAGS_schedule),

@@ -123,6 +123,7 @@ absl::Status PictureProgram::OpenData(ProgramRun& run) {
   data::ImagePolicy policy = Normalised();
   evaluation_images_ = {{"image", policy}};
   policy.random_flip = true;
+  policy.cutout = options_.cutout;
   run.order.images = {{"image", policy}};
   evaluation_batch_ = std::min<int64_t>(64, run.order.batch_size);
   return absl::OkStatus();
@@ -147,6 +148,9 @@ std::vector<RunSetting> PictureProgram::Settings(const ProgramRun& run) const {
           {"--weight_decay", text(options_.weight_decay)},
           {"--smallest_area", text(options_.pictures.random_crop ? options_.pictures.random_crop->min_area : 1)},
           {"--colour_jitter", text(options_.pictures.jitter.brightness)},
+          {"--hue_jitter", text(options_.pictures.jitter.hue)},
+          {"--rotation", text(options_.pictures.rotation)},
+          {"--cutout", text(options_.cutout)},
           {"--dtype", std::string(DTypeName(options_.dtype))},
           {"--batch_norm", synchronised ? "synchronised" : "per_tower"},
           // Statistics of a tower are those of its share of the batch.

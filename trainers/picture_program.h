@@ -21,6 +21,7 @@ struct PictureProgramOptions {
   std::string data_dir = {};           // empty: a generated set
   double validation_fraction = 0.1;    // of a folder without one for validation
   data::PictureOptions pictures = {};  // of the training: the random part, colours; sizes are `size`
+  int64_t cutout = 0;                  // ImagePolicy::cutout, in the training
   double central = 0.875;              // PictureOptions::central, in evaluations
   double learning_rate = 0.1;
   std::string schedule = "cosine";  // or "constant"

@@ -8,6 +8,8 @@
 namespace belfry::data {
 namespace {
 
+constexpr double kPi = 3.14159265358979323846;
+
 // The box of the largest part with the ratio of an example, times `share`, in the middle.
 PictureBox Central(const PictureOptions& options, int64_t height, int64_t width, double share) {
   const auto h = static_cast<double>(height), w = static_cast<double>(width);
@@ -46,6 +48,21 @@ PictureBox Draw(const RandomResizedCrop& crop, int64_t height, int64_t width, Ph
   return {top, left, std::min(h, top + box_height), std::min(w, left + box_width)};
 }
 
+// The matrix that turns the plane of I and Q, of NTSC's YIQ, which keeps the grey of each pixel.
+void TurnHue(double angle, int (&matrix)[3][3]) {
+  constexpr double kToYiq[3][3] = {{0.299, 0.587, 0.114}, {0.5959, -0.2746, -0.3213}, {0.2115, -0.5227, 0.3112}};
+  constexpr double kFromYiq[3][3] = {{1, 0.956, 0.619}, {1, -0.272, -0.647}, {1, -1.106, 1.703}};
+  const double cosine = std::cos(angle), sine = std::sin(angle);
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      const double turned_i = cosine * kToYiq[1][j] - sine * kToYiq[2][j];
+      const double turned_q = sine * kToYiq[1][j] + cosine * kToYiq[2][j];
+      const double sum = kFromYiq[i][0] * kToYiq[0][j] + kFromYiq[i][1] * turned_i + kFromYiq[i][2] * turned_q;
+      matrix[i][j] = static_cast<int>(std::lround(sum * kFactorOne));
+    }
+  }
+}
+
 int Factor(PhiloxStream& random, double range) {
   const double drawn = Uniform(random, 1 - range, 1 + range);
   return range > 0 ? static_cast<int>(std::lround(drawn * kFactorOne)) : kFactorOne;
@@ -65,7 +82,7 @@ int Grey(const uint8_t* rgb) { return (299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2
 
 PictureView DrawView(const PictureOptions& options, int64_t height, int64_t width, int64_t index,
                      const std::optional<Variation>& variation) {
-  PictureView view{{}, kFactorOne, kFactorOne, kFactorOne};
+  PictureView view;
   if (!variation.has_value()) {
     view.box = Central(options, height, width, options.random_crop.has_value() ? 1 : options.central);
     return view;
@@ -78,6 +95,12 @@ PictureView DrawView(const PictureOptions& options, int64_t height, int64_t widt
   view.brightness = Factor(random, options.jitter.brightness);
   view.contrast = Factor(random, options.jitter.contrast);
   view.saturation = Factor(random, options.jitter.saturation);
+  const double angle = Uniform(random, -options.rotation, options.rotation) * kPi / 180;
+  view.turns = options.rotation > 0;
+  view.cosine = static_cast<int>(std::lround(std::cos(angle) * kTurnOne));
+  view.sine = static_cast<int>(std::lround(std::sin(angle) * kTurnOne));
+  view.changes_hue = options.jitter.hue > 0;
+  TurnHue(Uniform(random, -options.jitter.hue, options.jitter.hue) * 2 * kPi, view.hue);
   return view;
 }
 
@@ -96,6 +119,16 @@ void ChangeColours(const PictureView& view, int64_t pixels, int channels, uint8_
     for (int64_t i = 0; i < count; i += 3) {
       const int grey = Grey(values + i);
       for (int c = 0; c < 3; ++c) values[i + c] = Blend(grey, values[i + c], view.saturation);
+    }
+  }
+  if (view.changes_hue && channels == 3) {
+    for (int64_t i = 0; i < count; i += 3) {
+      const int rgb[3] = {values[i], values[i + 1], values[i + 2]};
+      for (int c = 0; c < 3; ++c) {
+        const int* const row = view.hue[c];
+        const int sum = row[0] * rgb[0] + row[1] * rgb[1] + row[2] * rgb[2] + kFactorOne / 2;
+        values[i + c] = Clamped(sum < 0 ? 0 : sum / kFactorOne);
+      }
     }
   }
 }

@@ -10,12 +10,15 @@
 
 namespace belfry::data {
 
-// The part of a picture that an example shows, and the factors of its changes of colour, in units of 1 / kFactorOne.
+// The part of a picture that an example shows, how it is turned, and its changes of colour.
+inline constexpr int kFactorOne = 1 << 12;  // the unit of factors is 1 / kFactorOne
 struct PictureView {
-  PictureBox box;
-  int brightness, contrast, saturation;
+  PictureBox box = {};
+  bool turns = false, changes_hue = false;
+  int cosine = kTurnOne, sine = 0;  // TurnPicture
+  int brightness = kFactorOne, contrast = kFactorOne, saturation = kFactorOne;
+  int hue[3][3] = {};  // the matrix from old to new values
 };
-inline constexpr int kFactorOne = 1 << 12;
 
 // Draws the view of a picture of height x width pixels. Without a variation nothing is random.
 PictureView DrawView(const PictureOptions& options, int64_t height, int64_t width, int64_t index,

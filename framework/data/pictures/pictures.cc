@@ -17,6 +17,7 @@
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/base/thread.h"
+#include "framework/data/pictures/picture_cache.h"
 #include "framework/data/pictures/picture_view.h"
 #include "framework/io/file.h"
 #include "framework/io/pictures/picture.h"
@@ -69,7 +70,8 @@ class PictureDataset final : public Dataset {
   }
   bool varies() const override {
     const ColourJitter& jitter = options_.jitter;
-    return options_.random_crop.has_value() || jitter.brightness > 0 || jitter.contrast > 0 || jitter.saturation > 0;
+    return options_.random_crop.has_value() ||
+           std::max({options_.rotation, jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue}) > 0;
   }
   absl::Status ReadVaried(int64_t index, const Variation& variation, const Example& example) const override {
     return ReadAs(index, variation, example);
@@ -94,6 +96,12 @@ class PictureDataset final : public Dataset {
     }
     return other;
   }
+  // Keeps decoded pictures from now on, also of what With makes.
+  absl::Status MakeCache() {
+    const auto files = static_cast<int64_t>(columns_->size() * columns_->front().paths.size());
+    ASSIGN_OR_RETURN(cache_, PictureCache::Make(options_.cache, files));
+    return absl::OkStatus();
+  }
   // Leaves only the rows of these examples.
   void Keep(const std::vector<char>& kept) {
     std::vector<int64_t> rows;
@@ -110,20 +118,19 @@ class PictureDataset final : public Dataset {
     const std::vector<PictureColumn>& columns = *columns_;
     for (size_t i = 0; i < columns.size(); ++i) {
       const std::string& path = columns[i].paths[rows_[index]];
-      ASSIGN_OR_RETURN(const std::string bytes, io::ReadFile(path));
-      absl::StatusOr<io::PictureHeader> header = io::ReadPictureHeader(bytes);
-      if (!header.ok()) return InFile(path, header.status());
+      Source source;
+      RETURN_IF_ERROR(InFile(path, Find(i, index, source)));
       if (i == 0) {
-        height = header->height;
-        width = header->width;
+        height = source.height;
+        width = source.width;
         // The row counts broken files, too, so that leaving them out does not change the others.
         view = DrawView(options_, height, width, rows_[index], variation);
-      } else if (header->height != height || header->width != width) {
-        return InFile(path, absl::InvalidArgumentError(absl::StrCat("has ", header->height, "x", header->width,
+      } else if (source.height != height || source.width != width) {
+        return InFile(path, absl::InvalidArgumentError(absl::StrCat("has ", source.height, "x", source.width,
                                                                     " pixels, but ", columns[0].paths[rows_[index]],
                                                                     " of the same example has ", height, "x", width)));
       }
-      RETURN_IF_ERROR(InFile(path, Show(bytes, *header, view, columns[i], example.field<uint8_t>(i))));
+      RETURN_IF_ERROR(InFile(path, Show(source, view, columns[i], example.field<uint8_t>(i))));
     }
     if (others_ == nullptr) return absl::OkStatus();
     std::vector<std::byte*> places;
@@ -131,22 +138,58 @@ class PictureDataset final : public Dataset {
     return others_->Read(rows_[index], Example(places));
   }
 
+  // A picture that is in the cache, or else in a file.
+  struct Source {
+    int64_t height = 0, width = 0;
+    int64_t number = 0;  // in the cache
+    std::optional<io::Pixels> cached = {};
+    std::string bytes = {};
+    io::PictureHeader header = {};
+  };
+  int Channels(const PictureColumn& column) const { return column.mask ? 1 : options_.channels; }
+  absl::Status Find(size_t column, int64_t index, Source& source) const {
+    const std::vector<std::string>& paths = (*columns_)[column].paths;
+    source.number = static_cast<int64_t>(column * paths.size()) + rows_[index];
+    if (cache_ != nullptr) source.cached = cache_->Find(source.number);
+    // Another view of the same files may have kept colours where this one wants grey.
+    if (source.cached.has_value() && source.cached->channels != Channels((*columns_)[column])) source.cached.reset();
+    if (source.cached.has_value()) {
+      source.height = source.cached->height;
+      source.width = source.cached->width;
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(source.bytes, io::ReadFile(paths[rows_[index]]));
+    ASSIGN_OR_RETURN(source.header, io::ReadPictureHeader(source.bytes));
+    source.height = source.header.height;
+    source.width = source.header.width;
+    return absl::OkStatus();
+  }
+
   // Masks are not made smaller while they are decoded, which would mix their values.
-  absl::Status Show(const std::string& bytes, const io::PictureHeader& header, const PictureView& view,
-                    const PictureColumn& column, uint8_t* to) const {
-    const int channels = column.mask ? 1 : options_.channels;
-    const int shrink = column.mask ? 1 : ShrinkFor(view.box, options_);
-    ASSIGN_OR_RETURN(
-        const io::Picture picture,
-        io::DecodePicture(bytes, header, {.channels = channels, .shrink = shrink, .numbers = column.mask}));
-    const double down = static_cast<double>(picture.height) / static_cast<double>(header.height);
-    const double across = static_cast<double>(picture.width) / static_cast<double>(header.width);
+  absl::Status Show(const Source& source, const PictureView& view, const PictureColumn& column, uint8_t* to) const {
+    const int channels = Channels(column);
+    io::Picture decoded;
+    io::Pixels picture;
+    if (source.cached.has_value()) {
+      picture = *source.cached;
+    } else {
+      const int shrink = column.mask || cache_ != nullptr ? 1 : ShrinkFor(view.box, options_);
+      ASSIGN_OR_RETURN(decoded, io::DecodePicture(source.bytes, source.header,
+                                                  {.channels = channels, .shrink = shrink, .numbers = column.mask}));
+      picture = decoded;
+      if (cache_ != nullptr) cache_->Add(source.number, picture);
+    }
+    const double down = static_cast<double>(picture.height) / static_cast<double>(source.height);
+    const double across = static_cast<double>(picture.width) / static_cast<double>(source.width);
     const PictureBox box{view.box.top * down, view.box.left * across,
                          std::min(view.box.bottom * down, static_cast<double>(picture.height)),
                          std::min(view.box.right * across, static_cast<double>(picture.width))};
     ResizeScratch scratch;
-    ResizePicture(picture, box, options_.height, options_.width,
-                  column.mask ? Resampling::kNearest : Resampling::kBilinear, to, scratch);
+    const Resampling how = column.mask ? Resampling::kNearest : Resampling::kBilinear;
+    ResizePicture(picture, box, options_.height, options_.width, how, to, scratch);
+    if (view.turns) {
+      TurnPicture(view.cosine, view.sine, options_.height, options_.width, channels, how, to, scratch);
+    }
     if (!column.mask) ChangeColours(view, options_.height * options_.width, channels, to);
     return absl::OkStatus();
   }
@@ -156,6 +199,7 @@ class PictureDataset final : public Dataset {
   std::shared_ptr<const Dataset> others_;  // by row; null if there are no other fields
   std::vector<int64_t> rows_;              // by example
   PictureOptions options_;
+  std::shared_ptr<PictureCache> cache_;  // null if none are kept
 };
 
 absl::Status CheckOptions(const PictureOptions& options) {
@@ -182,6 +226,17 @@ absl::Status CheckOptions(const PictureOptions& options) {
   for (const double range : {options.jitter.brightness, options.jitter.contrast, options.jitter.saturation}) {
     if (!in(range, 0, 1))
       return absl::InvalidArgumentError(absl::StrCat("A colour jitter of ", range, "; expected 0 to 1"));
+  }
+  if (!in(options.jitter.hue, 0, 0.5)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("A jitter of the hue of ", options.jitter.hue, "; expected 0 to 0.5"));
+  }
+  if (!in(options.rotation, 0, 180)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("A rotation of up to ", options.rotation, " degrees; expected 0 to 180"));
+  }
+  if (options.cache.bytes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("A cache of ", options.cache.bytes, " bytes"));
   }
   return absl::OkStatus();
 }
@@ -362,6 +417,7 @@ absl::StatusOr<std::unique_ptr<PictureDataset>> Open(const std::string& folder_o
   ASSIGN_OR_RETURN(std::unique_ptr<PictureDataset> dataset,
                    folder ? OpenFolder(folder_or_list, options) : OpenList(folder_or_list, options));
   if (options.skip_broken) RETURN_IF_ERROR(SkipBroken(*dataset, folder_or_list));
+  if (options.cache.bytes > 0) RETURN_IF_ERROR(dataset->MakeCache());
   return dataset;
 }
 
@@ -375,6 +431,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenPictures(std::vector<std::string> p
                                                   std::vector<Field>{PictureField("image", options, /*mask=*/false)},
                                                   nullptr, AllRows(count), options);
   if (options.skip_broken) RETURN_IF_ERROR(SkipBroken(*dataset, "the files of pictures"));
+  if (options.cache.bytes > 0) RETURN_IF_ERROR(dataset->MakeCache());
   return dataset;
 }
 

@@ -21,10 +21,20 @@ struct RandomResizedCrop {
   double min_ratio = 3.0 / 4, max_ratio = 4.0 / 3;
 };
 
-// Random changes of colour, in this order. Each is a factor uniform in [1 - x, 1 + x]: of all values; of their distance
-// from the picture's mean grey; and of their distance from the pixel's own grey. 0: none.
+// Random changes of colour, in this order. The first three are a factor uniform in [1 - x, 1 + x]: of all values; of
+// their distance from the picture's mean grey; and of their distance from the pixel's own grey. The last turns the
+// colours around the grey axis, in the plane of YIQ, by a share of the circle uniform in [-x, x]. 0: none.
 struct ColourJitter {
   double brightness = 0, contrast = 0, saturation = 0;  // each in [0, 1]
+  double hue = 0;                                       // in [0, 0.5]
+};
+
+// Decoded pictures that are kept from epoch to epoch, those that are read first, in memory or in a file of `folder`,
+// which has no name and ends with the process. JPEGs are then always decoded whole: their pixels would otherwise depend
+// on which ones are kept. A picture takes a byte for each channel of a pixel.
+struct PictureCacheOptions {
+  int64_t bytes = 0;  // 0: none are kept
+  std::string folder = {};
 };
 
 // The way from a picture to an example. What is random depends on (seed, epoch, index) only, the index among
@@ -36,7 +46,9 @@ struct PictureOptions {
   // less of it fits; 224 / 256 is usual in evaluations. 1: as much as possible.
   double central = 1;
   std::optional<RandomResizedCrop> random_crop = {};
+  double rotation = 0;       // turns the example by degrees uniform in [-x, x]; in [0, 180]. Empty corners become 0
   ColourJitter jitter = {};  // not of masks
+  PictureCacheOptions cache = {};
   // Reads all files once when the data set is opened, in all threads, and leaves out those that cannot be decoded, with
   // a warning that counts them and names the first. Otherwise the first one that is read is an error.
   bool skip_broken = false;
@@ -55,15 +67,16 @@ struct PictureOptions {
 // Or a list, a CSV file: a field for each of its columns. An image policy (PrefetcherOptions::images) then flips,
 // changes and normalises the pictures.
 //
-// Reading is thread-safe, and an example is decoded whenever it is read. Errors: NotFound: no such folder or file;
-// InvalidArgument: options out of range, a folder without classes or pictures, a list without the columns; those of
-// ReadCsv. Dataset::Read: those of io::DecodePicture and of reading the file, with its path; InvalidArgument for a mask
-// of another size than the first picture of its example.
+// Reading is thread-safe, and an example that is not cached is decoded whenever it is read. Errors: NotFound: no such
+// folder or file; InvalidArgument: options out of range, a folder without classes or pictures, a list without the
+// columns; those of ReadCsv. Dataset::Read: those of io::DecodePicture and of reading the file, with its path;
+// InvalidArgument for a mask of another size than the first picture of its example.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(const std::string& folder_or_list,
                                                     const PictureOptions& options = {});
 
 // The same examples twice, as a training and an evaluation see them. Files are found, and checked for skip_broken of
-// the first options, once; `pictures`, `masks`, `csv` and skip_broken of the second do not matter.
+// the first options, once, and have one cache; `pictures`, `masks`, `csv`, skip_broken and `cache` of the second do not
+// matter.
 struct TwoViews {
   std::unique_ptr<Dataset> first, second;
 };

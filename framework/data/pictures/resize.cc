@@ -52,12 +52,12 @@ Taps BilinearTaps(double begin, double end, int64_t inputs, int64_t outputs) {
 }
 
 // Rows come first: neighbours in a row are added with the same weight, many at once.
-void ResizeRows(const io::Picture& picture, const Taps& taps, int64_t left, int64_t columns, int16_t* to) {
+void ResizeRows(const io::Pixels& picture, const Taps& taps, int64_t left, int64_t columns, int16_t* to) {
   const int64_t values = columns * picture.channels, row = picture.width * picture.channels;
   constexpr int64_t kBlock = 256;
   int32_t sums[kBlock];
   for (size_t i = 0; i < taps.first.size(); ++i) {
-    const uint8_t* const from = picture.pixels.data() + taps.first[i] * row + left * picture.channels;
+    const uint8_t* const from = picture.values + taps.first[i] * row + left * picture.channels;
     const int16_t* const weights = taps.weights.data() + static_cast<int64_t>(i) * taps.most;
     for (int64_t at = 0; at < values; at += kBlock) {
       const int64_t size = std::min(kBlock, values - at);
@@ -97,7 +97,7 @@ int64_t NearestInput(double begin, double end, int64_t inputs, int64_t outputs, 
 
 }  // namespace
 
-void ResizePicture(const io::Picture& picture, const PictureBox& box, int64_t height, int64_t width, Resampling how,
+void ResizePicture(const io::Pixels& picture, const PictureBox& box, int64_t height, int64_t width, Resampling how,
                    uint8_t* to, ResizeScratch& scratch) {
   BELFRY_CHECK(0 <= box.top && box.top < box.bottom && box.bottom <= static_cast<double>(picture.height));
   BELFRY_CHECK(0 <= box.left && box.left < box.right && box.right <= static_cast<double>(picture.width));
@@ -107,7 +107,7 @@ void ResizePicture(const io::Picture& picture, const PictureBox& box, int64_t he
       const int64_t row = NearestInput(box.top, box.bottom, picture.height, height, y) * picture.width;
       for (int64_t x = 0; x < width; ++x, to += channels) {
         const int64_t column = NearestInput(box.left, box.right, picture.width, width, x);
-        std::copy_n(picture.pixels.data() + (row + column) * channels, channels, to);
+        std::copy_n(picture.values + (row + column) * channels, channels, to);
       }
     }
     return;
@@ -121,6 +121,42 @@ void ResizePicture(const io::Picture& picture, const PictureBox& box, int64_t he
   ResizeRows(picture, rows, left, right - left, scratch.rows.data());
   channels == 3 ? ResizeColumns<3>(scratch.rows.data(), height, right - left, columns, to)
                 : ResizeColumns<1>(scratch.rows.data(), height, right - left, columns, to);
+}
+
+// Positions are in units of 1 / (2 kTurnOne) pixels, twice as fine as cosines, because middles lie between pixels.
+void TurnPicture(int cosine, int sine, int64_t height, int64_t width, int channels, Resampling how, uint8_t* values,
+                 ResizeScratch& scratch) {
+  constexpr int kUnitBits = 15, kBits = 8;  // of a pixel, and of weights
+  constexpr int64_t kUnit = 2 * kTurnOne;
+  static_assert(kUnit == 1 << kUnitBits);
+  const int64_t count = height * width * channels;
+  scratch.upright.assign(values, values + count);
+  const uint8_t* const from = scratch.upright.data();
+  const auto value = [&](int64_t y, int64_t x, int c) -> int64_t {
+    return y >= 0 && y < height && x >= 0 && x < width ? from[(y * width + x) * channels + c] : 0;
+  };
+  for (int64_t y = 0; y < height; ++y) {
+    for (int64_t x = 0; x < width; ++x, values += channels) {
+      // Twice the distance from the middle, turned back.
+      const int64_t down = 2 * y - (height - 1), right = 2 * x - (width - 1);
+      const int64_t source_y = (height - 1) * kTurnOne + down * cosine + right * sine;
+      const int64_t source_x = (width - 1) * kTurnOne + right * cosine - down * sine;
+      if (how == Resampling::kNearest) {
+        const int64_t nearest_y = (source_y + kTurnOne) >> kUnitBits, nearest_x = (source_x + kTurnOne) >> kUnitBits;
+        for (int c = 0; c < channels; ++c) values[c] = static_cast<uint8_t>(value(nearest_y, nearest_x, c));
+        continue;
+      }
+      const int64_t top = source_y >> kUnitBits, left = source_x >> kUnitBits;
+      const int64_t low = (source_y - top * kUnit) >> (kUnitBits - kBits),
+                    far = (source_x - left * kUnit) >> (kUnitBits - kBits);
+      const int64_t high = (1 << kBits) - low, near = (1 << kBits) - far;
+      for (int c = 0; c < channels; ++c) {
+        const int64_t sum = high * (near * value(top, left, c) + far * value(top, left + 1, c)) +
+                            low * (near * value(top + 1, left, c) + far * value(top + 1, left + 1, c));
+        values[c] = static_cast<uint8_t>((sum + (1 << (2 * kBits - 1))) >> (2 * kBits));
+      }
+    }
+  }
 }
 
 }  // namespace belfry::data

@@ -10,11 +10,19 @@
 
 namespace belfry::io {
 
-// Pixels [height, width, channels], 8 bits each, upright.
-struct Picture {
+// Pixels [height, width, channels], 8 bits each, upright, in memory of somebody else.
+struct Pixels {
   int64_t height = 0, width = 0;
   int channels = 3;  // 1: grey, 3: RGB
+  const uint8_t* values = nullptr;
+};
+// The same with its memory.
+struct Picture {
+  int64_t height = 0, width = 0;
+  int channels = 3;
   std::vector<uint8_t> pixels;
+
+  operator Pixels() const { return {height, width, channels, pixels.data()}; }  // NOLINT: a picture is its pixels
 };
 
 // The properties of a picture that a file states before the pixels.

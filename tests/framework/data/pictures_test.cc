@@ -1,5 +1,6 @@
 #include "framework/data/pictures/pictures.h"
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -165,16 +166,118 @@ TEST_F(PicturesTest, RandomPartsAreWithinTheirRanges) {
 TEST_F(PicturesTest, ColoursChangeByTheirFactors) {
   std::vector<uint8_t> pixels = {100, 150, 200, 0, 255, 30};
   const std::vector<uint8_t> original = pixels;
-  ChangeColours({{}, kFactorOne, kFactorOne, kFactorOne}, 2, 3, pixels.data());
+  ChangeColours({}, 2, 3, pixels.data());
   EXPECT_EQ(pixels, original);
-  ChangeColours({{}, kFactorOne / 2, kFactorOne, kFactorOne}, 2, 3, pixels.data());
+  ChangeColours({.brightness = kFactorOne / 2}, 2, 3, pixels.data());
   EXPECT_THAT(pixels, ElementsAre(50, 75, 100, 0, 128, 15));
   pixels = original;
-  ChangeColours({{}, kFactorOne, kFactorOne, 0}, 2, 3, pixels.data());
+  ChangeColours({.saturation = 0}, 2, 3, pixels.data());
   EXPECT_THAT(pixels, ElementsAre(141, 141, 141, 153, 153, 153));
   pixels = original;
-  ChangeColours({{}, kFactorOne, 0, kFactorOne}, 2, 3, pixels.data());
+  ChangeColours({.contrast = 0}, 2, 3, pixels.data());
   EXPECT_EQ(pixels, std::vector<uint8_t>(6, 147));
+}
+
+TEST_F(PicturesTest, HuesTurnAndGreysStay) {
+  const PictureOptions options{.jitter = {.hue = 0.5}};
+  bool redder = false, bluer = false;
+  for (int i = 0; i < 200; ++i) {
+    const PictureView view = DrawView(options, 8, 8, i, Variation{.seed = 4});
+    std::vector<uint8_t> pixels = {128, 128, 128, 120, 130, 140};
+    ChangeColours(view, 2, 3, pixels.data());
+    for (int c = 0; c < 3; ++c) EXPECT_NEAR(pixels[c], 128, 1);
+    const double grey = 0.299 * pixels[3] + 0.587 * pixels[4] + 0.114 * pixels[5];
+    EXPECT_NEAR(grey, 0.299 * 120 + 0.587 * 130 + 0.114 * 140, 1.5);
+    redder |= pixels[3] > pixels[5];
+    bluer |= pixels[5] > pixels[3];
+  }
+  EXPECT_TRUE(redder && bluer);
+}
+
+TEST_F(PicturesTest, TurnsAroundTheMiddle) {
+  const std::vector<uint8_t> original = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  ResizeScratch scratch;
+  for (const Resampling how : {Resampling::kBilinear, Resampling::kNearest}) {
+    std::vector<uint8_t> pixels = original;
+    TurnPicture(0, kTurnOne, 3, 3, 1, how, pixels.data(), scratch);
+    EXPECT_THAT(pixels, ElementsAre(3, 6, 9, 2, 5, 8, 1, 4, 7));
+    TurnPicture(-kTurnOne, 0, 3, 3, 1, how, pixels.data(), scratch);
+    EXPECT_THAT(pixels, ElementsAre(7, 4, 1, 8, 5, 2, 9, 6, 3));
+  }
+  // The corners of a plain picture come from outside of it; the middle does not.
+  std::vector<uint8_t> plain(20 * 20 * 3, 200);
+  const int half = static_cast<int>(std::lround(std::sqrt(0.5) * kTurnOne));
+  TurnPicture(half, half, 20, 20, 3, Resampling::kBilinear, plain.data(), scratch);
+  EXPECT_EQ(plain[0], 0);
+  EXPECT_EQ(plain.back(), 0);
+  EXPECT_EQ(plain[(10 * 20 + 10) * 3], 200);
+}
+
+TEST_F(PicturesTest, AMaskTurnsWithItsPicture) {
+  std::vector<uint8_t> pixels(31 * 31 * 3, 10), mask(31 * 31, 0);
+  for (int i = 0; i < 31 * 31; ++i) {
+    if (i % 31 >= 15 || i / 31 >= 15) continue;
+    for (int c = 0; c < 3; ++c) pixels[i * 3 + c] = 250;
+    mask[i] = 1;
+  }
+  Write("a.png", EncodeAnyPng(pixels, 31, 31));
+  Write("a_mask.png", EncodeAnyPng(mask, 31, 31, {.channels = 1}));
+  Write("list.csv", "image,mask\na.png,a_mask.png\n");
+  const auto dataset = OpenImages(path("list.csv"), {.height = 31, .width = 31, .rotation = 180, .masks = {"mask"}});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_TRUE((*dataset)->varies());
+  std::vector<Tensor> example;
+  for (const Field& field : (*dataset)->fields()) example.emplace_back(field.dtype, field.shape);
+  for (int epoch = 0; epoch < 5; ++epoch) {
+    ASSERT_TRUE((*dataset)
+                    ->ReadVaried(
+                        0, {.seed = 3, .epoch = epoch},
+                        Example({static_cast<std::byte*>(example[0].raw()), static_cast<std::byte*>(example[1].raw())}))
+                    .ok());
+    int differ = 0;
+    for (int i = 0; i < 31 * 31; ++i)
+      differ += (example[0].data<uint8_t>()[i * 3] > 130) != (example[1].data<uint8_t>()[i] == 1);
+    EXPECT_LT(differ, 20) << epoch;
+  }
+}
+
+TEST_F(PicturesTest, ACacheChangesNothing) {
+  std::vector<uint8_t> noise(80 * 60 * 3);
+  for (uint8_t& value : noise) value = static_cast<uint8_t>(TestRandom()());
+  for (int i = 0; i < 6; ++i) {
+    std::rotate(noise.begin(), noise.begin() + 999, noise.end());
+    Write(absl::StrCat("noise/", i, ".jpg"), EncodeAnyJpeg(noise, 80, 60));
+  }
+  PictureOptions options{.height = 9, .width = 9, .random_crop = RandomResizedCrop{}, .cache = {.bytes = 1}};
+  const auto read = [&] {
+    const auto dataset = OpenImages(path(), options);
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return Batches(**dataset, 3, 3);
+  };
+  const std::vector<Tensor> expected = read();  // room for none
+  ASSERT_EQ(expected.size(), 9u);
+  for (const std::string& folder : {std::string(), path()}) {
+    for (const int64_t bytes : {50'000, 1'000'000}) {  // for three, and for all
+      options.cache = {.bytes = bytes, .folder = folder};
+      const std::vector<Tensor> batches = read();
+      ASSERT_EQ(batches.size(), expected.size());
+      for (size_t i = 0; i < batches.size(); ++i) EXPECT_TRUE(SameBits(batches[i], expected[i])) << bytes;
+    }
+  }
+  // Once they are kept, the files are not read any more.
+  options.cache.folder = "";
+  const auto dataset = OpenImages(path(), options);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ(Batches(**dataset, 1, 1).size(), 3u);
+  fs::remove_all(folder_ / "noise");
+  EXPECT_EQ(Batches(**dataset, 1, 1).size(), 3u);
+
+  WriteClasses();
+  EXPECT_THAT(std::string(OpenImages(path(), {.cache = {.bytes = 9, .folder = path("none")}}).status().message()),
+              HasSubstr("cannot make a file in it for the cache of pictures"));
+  EXPECT_THAT(
+      std::string(OpenImages(path(), {.cache = {.bytes = int64_t{1} << 50, .folder = path()}}).status().message()),
+      HasSubstr("No room for a cache of 1125899906842624 bytes of pictures in"));
 }
 
 // The batches of a prefetcher over these pictures.
@@ -271,6 +374,9 @@ TEST_F(PicturesTest, SaysWhatIsWrong) {
   EXPECT_THAT(error("", {.random_crop = RandomResizedCrop{.min_area = 0.5, .max_area = 0.4}}),
               HasSubstr("random crop"));
   EXPECT_THAT(error("", {.jitter = {.contrast = NAN}}), HasSubstr("colour jitter"));
+  EXPECT_THAT(error("", {.jitter = {.hue = 0.6}}), HasSubstr("hue of 0.6"));
+  EXPECT_THAT(error("", {.rotation = -1}), HasSubstr("rotation of up to -1 degrees"));
+  EXPECT_THAT(error("", {.cache = {.bytes = -1}}), HasSubstr("cache of -1 bytes"));
   Write("list.csv", "file,label\nred/1.png,1\n");
   EXPECT_THAT(error("list.csv", {}), HasSubstr("image"));
   Write("bad/1.png", "");
