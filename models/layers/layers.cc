@@ -86,36 +86,59 @@ Output Dense(OpScope scope, absl::string_view name, Output x, int64_t units, con
                            options.activation);
 }
 
+namespace {
+
+// True if a convolution by these filters can be made; otherwise it is rejected.
+bool CanConvolve(const Scope& scope, absl::string_view layer, absl::string_view name, const Output& x, int64_t filters,
+                 Size2D kernel, int64_t groups) {
+  std::string what;
+  if (!x.valid()) {
+    what = "has an invalid Output as input";
+  } else if (!IsFloating(x.dtype())) {
+    what = kNeedsFloats;
+  } else if (x.shape().rank() != 4) {
+    what = "needs images [N, H, W, C]";
+  } else if (x.shape()[-1] == Shape::kUnknown) {
+    what = "needs an input with a known number of channels";
+  } else if (filters < 1 || kernel.height < 1 || kernel.width < 1) {
+    what = absl::StrCat("has ", filters, " filters of ", kernel.height, "x", kernel.width);
+  } else if (groups < 1 || x.shape()[-1] % groups != 0 || filters % groups != 0) {
+    what = absl::StrCat("cannot split ", x.shape()[-1], " channels and ", filters, " filters into ", groups, " groups");
+  }
+  if (!what.empty()) Reject(scope, layer, name, what, x);
+  return what.empty();
+}
+
+ops::Conv2DOptions ToOps(const Conv2DOptions& options) {
+  return {.stride_h = options.stride.height,
+          .stride_w = options.stride.width,
+          .padding = options.padding,
+          .dilation_h = options.dilation.height,
+          .dilation_w = options.dilation.width,
+          .groups = options.groups};
+}
+
+}  // namespace
+
 Output Conv2D(OpScope scope, absl::string_view name, Output x, int64_t filters, Size2D kernel,
               const Conv2DOptions& options) {
-  if (!x.valid()) return Reject(scope, "Conv2D", name, "has an invalid Output as input", x);
-  if (!IsFloating(x.dtype())) return Reject(scope, "Conv2D", name, kNeedsFloats, x);
-  if (x.shape().rank() != 4) return Reject(scope, "Conv2D", name, "needs images [N, H, W, C]", x);
-  const int64_t channels = x.shape()[-1];
-  if (channels == Shape::kUnknown) {
-    return Reject(scope, "Conv2D", name, "needs an input with a known number of channels", x);
-  }
-  if (filters < 1 || kernel.height < 1 || kernel.width < 1) {
-    const std::string what = absl::StrCat("has ", filters, " filters of ", kernel.height, "x", kernel.width);
-    return Reject(scope, "Conv2D", name, what, x);
-  }
-  if (options.groups < 1 || channels % options.groups != 0 || filters % options.groups != 0) {
-    const std::string what =
-        absl::StrCat("cannot split ", channels, " channels and ", filters, " filters into ", options.groups, " groups");
-    return Reject(scope, "Conv2D", name, what, x);
-  }
-
+  if (!CanConvolve(scope, "Conv2D", name, x, filters, kernel, options.groups)) return Output();
   const Scope layer = scope.VariableScope(name);
-  const Parameter weights = GetParameter(
-      layer, "weights", {kernel.height, kernel.width, channels / options.groups, filters}, options.weights, x.dtype());
+  const Shape shape{kernel.height, kernel.width, x.shape()[-1] / options.groups, filters};
+  const Parameter weights = GetParameter(layer, "weights", shape, options.weights, x.dtype());
   AddWeightDecay(layer, weights.kept, options.weight_decay);
-  const Output y = ops::Conv2D(layer, x, weights.used,
-                               {.stride_h = options.stride.height,
-                                .stride_w = options.stride.width,
-                                .padding = options.padding,
-                                .dilation_h = options.dilation.height,
-                                .dilation_w = options.dilation.width,
-                                .groups = options.groups});
+  const Output y = ops::Conv2D(layer, x, weights.used, ToOps(options));
+  return BiasAndActivation(layer, y, filters, options.use_bias, options.biases, options.activation);
+}
+
+Output Conv2DTranspose(OpScope scope, absl::string_view name, Output x, int64_t filters, Size2D kernel,
+                       const Conv2DOptions& options) {
+  if (!CanConvolve(scope, "Conv2DTranspose", name, x, filters, kernel, options.groups)) return Output();
+  const Scope layer = scope.VariableScope(name);
+  const Shape shape{kernel.height, kernel.width, filters / options.groups, x.shape()[-1]};
+  const Parameter weights = GetParameter(layer, "weights", shape, options.weights, x.dtype());
+  AddWeightDecay(layer, weights.kept, options.weight_decay);
+  const Output y = ops::Conv2DTranspose(layer, x, weights.used, ToOps(options));
   return BiasAndActivation(layer, y, filters, options.use_bias, options.biases, options.activation);
 }
 

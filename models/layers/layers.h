@@ -57,6 +57,12 @@ struct Conv2DOptions {
 Output Conv2D(OpScope scope, absl::string_view name, Output x, int64_t filters, Size2D kernel,
               const Conv2DOptions& options = {});
 
+// activation(ops::Conv2DTranspose(x, weights) + biases), which makes images larger: x [N, H, W, C] with known C gives
+// [N, H stride, W stride, filters], or what ops::Conv2DTranspose says for another padding than SAME. Variables: weights
+// [kernel height, kernel width, filters / groups, C], biases [filters].
+Output Conv2DTranspose(OpScope scope, absl::string_view name, Output x, int64_t filters, Size2D kernel,
+                       const Conv2DOptions& options = {});
+
 struct PoolOptions {
   Size2D window = 2;
   Size2D stride = 2;

@@ -58,6 +58,40 @@ absl::Status Conv2D(Exporter& to) {
   return absl::OkStatus();
 }
 
+// Inputs: extents of the result, filter, x.
+absl::Status Conv2DTranspose(Exporter& to) {
+  const Shape& filter = to.node().input(1).shape();
+  const Shape &large = to.node().output(0).shape(), &small = to.node().input(2).shape();
+  if (filter[0] == Shape::kUnknown || filter[1] == Shape::kUnknown) {
+    return absl::UnimplementedError("the extents of the filter are open");
+  }
+  const std::vector<int64_t>& dilations = to.attrs().Ints("dilations");
+  ASSIGN_OR_RETURN(const ops::Window window,
+                   ops::MakeWindow(to.attrs(), large, filter[0], filter[1], dilations[1], dilations[2]));
+  std::vector<int64_t> more;  // pixels of the result that no window begins at
+  for (const auto& [axis, of] : {std::pair(1, window.h), std::pair(2, window.w)}) {
+    const bool open = large[axis] == Shape::kUnknown || small[axis] == Shape::kUnknown;
+    if (open && to.attrs().String("padding") == "SAME") {
+      return absl::UnimplementedError("its padding is SAME, and the extents of the images are open");
+    }
+    const int64_t least = open ? 0 : (small[axis] - 1) * of.stride + (of.window - 1) * of.dilation + 1;
+    more.push_back(open ? 0 : large[axis] - (least - of.pad_low - of.pad_high));
+  }
+  const Tensor* const constant = to.ConstantIn(1);
+  const string weights =
+      constant != nullptr ? to.Changed(1, Permuted(*constant, kFilterPerm)) : to.Transpose(to.In(1), kFilterPerm);
+  to.Out(
+      to.Add("ConvTranspose", {to.In(2, kFirst), weights},
+             {{"strides", std::vector<int64_t>{window.h.stride, window.w.stride}},
+              {"pads", std::vector<int64_t>{window.h.pad_low, window.w.pad_low, window.h.pad_high, window.w.pad_high}},
+              {"output_padding", more},
+              {"kernel_shape", std::vector<int64_t>{filter[0], filter[1]}},
+              {"dilations", std::vector<int64_t>{dilations[1], dilations[2]}},
+              {"group", to.attrs().Int("groups")}}),
+      kFirst);
+  return absl::OkStatus();
+}
+
 absl::Status Pool(Exporter& to) {
   const std::vector<int64_t>& size = to.attrs().Ints("ksize");
   ASSIGN_OR_RETURN(NodeAttributes attributes, WindowAttributes(to, size[1], size[2], 1, 1));
@@ -127,6 +161,7 @@ absl::Status GroupNorm(Exporter& to) {
 
 constexpr Rule kImageRules[] = {
     {"Conv2D", Conv2D},
+    {"Conv2DTranspose", Conv2DTranspose},
     {"MaxPool", Pool, "MaxPool", true},
     {"AvgPool", Pool, "AveragePool"},
     {"BatchNormInference", BatchNorm},

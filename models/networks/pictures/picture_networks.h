@@ -25,6 +25,15 @@ struct PictureNetworkOptions {
 // (50), 44,549,160 (101), 60,192,808 (152).
 Output DeepResNet(OpScope scope, Output images, int depth, const PictureNetworkOptions& options = {});
 
+// The same with the norms and activations before each convolution, and nothing but sums from block to block: He, Zhang,
+// Ren and Sun, "Identity mappings in deep residual networks" (2016). Depth 50, 101 or 152. Parameters: 25,549,352,
+// 44,541,480, 60,185,128.
+Output DeepResNetV2(OpScope scope, Output images, int depth, const PictureNetworkOptions& options = {});
+
+// Szegedy et al., "Rethinking the Inception architecture for computer vision" (2016), as in torchvision and without the
+// auxiliary classifier: 23,834,568 parameters.
+Output InceptionV3(OpScope scope, Output images, const PictureNetworkOptions& options = {});
+
 // Configuration D, 16 layers, of Simonyan and Zisserman, "Very deep convolutional networks for large-scale image
 // recognition" (2015). For images of known size: of 224 x 224, 138,357,544 parameters.
 Output Vgg16(OpScope scope, Output images, const PictureNetworkOptions& options = {});
@@ -46,8 +55,9 @@ Output EfficientNetB0(OpScope scope, Output images, const PictureNetworkOptions&
 // multiple of 16: of 224 x 224, 22,050,664 parameters.
 Output VisionTransformerS16(OpScope scope, Output images, const PictureNetworkOptions& options = {});
 
-// All of the above by name: "resnet18" ... "resnet152", "vgg16", "alexnet", "mobilenet_v2", "efficientnet_b0",
-// "vit_s16". Each takes images [N, H, W, C] with known C, normalised by channel, and gives logits [N, classes].
+// All of the above by name: "resnet18" ... "resnet152", "resnet50_v2" ... "resnet152_v2", "inception_v3", "vgg16",
+// "alexnet", "mobilenet_v2", "efficientnet_b0", "vit_s16". Each takes images [N, H, W, C] with known C, normalised by
+// channel, and gives logits [N, classes].
 struct PictureNetwork {
   absl::string_view name;
   int64_t size;        // the usual height and width

@@ -1,5 +1,6 @@
 #include "models/networks/pictures/picture_networks.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -27,11 +28,12 @@ TEST_P(PictureNetworksTest, HasThePublishedParameters) {
 // Before training no class is likelier than another by much.
 TEST_P(PictureNetworksTest, BeginsWithoutAnOpinion) {
   const PictureNetwork& network = GetParam();
-  constexpr int64_t kSize = 64, kBatch = 4;
-  const Output images = Images(kSize, kSize, 3);
+  constexpr int64_t kBatch = 4;
+  const int64_t size = std::max<int64_t>(64, network.smallest);
+  const Output images = Images(size, size, 3);
   const Output logits = network.build(scope_, images, {.classes = 10, .training = true, .dropout = 0});
   Start();
-  const std::vector<Tensor> values = Run({{images, Random({kBatch, kSize, kSize, 3})}}, {logits});
+  const std::vector<Tensor> values = Run({{images, Random({kBatch, size, size, 3})}}, {logits});
   ASSERT_EQ(values[0].shape(), Shape({kBatch, 10}));
   for (int64_t row = 0; row < kBatch; ++row) {
     double sum = 0, loss = 0;

@@ -7,6 +7,7 @@
 #include "models/networks/mlp.h"
 #include "models/networks/resnet.h"
 #include "models/networks/transformer.h"
+#include "models/networks/unet.h"
 #include "models/networks/wide_deep.h"
 #include "ops/array.h"
 #include "ops/math.h"
@@ -47,6 +48,10 @@ const std::vector<Network>& BundledNetworks() {
          return OfImages(scope, 16, [&](Output x) {
            return ResNet(scope, ops::Cast(scope, x, DType::kBFloat16), {.training = false});
          });
+       }},
+      {"UNet",
+       [](const Scope& scope) {
+         return OfImages(scope, 16, [&](Output x) { return UNet(scope, x, {.classes = 3, .width = 8, .depth = 2}); });
        }},
       {"Mlp",
        [](const Scope& scope) {
