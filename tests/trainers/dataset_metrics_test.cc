@@ -1,0 +1,187 @@
+// Metrics against their formulae, computed here over all examples at once.
+#include "trainers/loop/dataset_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/data/in_memory.h"
+#include "ops/array.h"
+#include "ops/builtin_ops.h"
+#include "tests/framework/collective/fake_world.h"
+#include "tests/main/seed.h"
+
+namespace belfry::trainers {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The model's outputs are a field of the data.
+Evaluation Evaluate(const Tensor& outputs, const Tensor& labels, const std::vector<std::string>& names, int64_t batch,
+                    World* world = nullptr) {
+  const DeviceSet devices = DeviceSet::Open("cpu:1", {.cpu_threads = 1}).value();
+  Graph graph(BuiltinOps());
+  const auto dataset = data::FromTensors({{"outputs", outputs}, {"label", labels}}).value();
+  std::vector<DatasetMetric> metrics;
+  for (const std::string& name : names) metrics.push_back(NamedMetric(name).value());
+  const DatasetMetrics all(
+      Scope(graph).NameScope("evaluation"), dataset->fields(),
+      [](const Scope&, const models::Batch& examples) -> absl::StatusOr<Output> { return examples["outputs"]; },
+      metrics);
+  const auto session = Session::Create(graph, devices).value();
+  const auto evaluation = all.Run(*session, *dataset, {}, batch, world);
+  EXPECT_TRUE(evaluation.ok()) << evaluation.status();
+  return evaluation.ok() ? *evaluation : Evaluation();
+}
+
+std::map<std::string, double> Values(const Evaluation& evaluation) {
+  std::map<std::string, double> values;
+  for (const Metric& metric : evaluation.metrics) values[metric.name] = metric.value;
+  return values;
+}
+
+Tensor Normal(const Shape& shape) {
+  Tensor tensor(DType::kFloat32, shape);
+  std::normal_distribution<float> normal(3, 2);
+  for (int64_t i = 0; i < tensor.elements(); ++i) tensor.data<float>()[i] = normal(TestRandom());
+  return tensor;
+}
+
+TEST(DatasetMetrics, OfClassesForAnySizeOfBatch) {
+  constexpr int64_t kExamples = 23, kPixels = 6, kClasses = 7;
+  const Tensor logits = Normal({kExamples, kPixels, kClasses});
+  Tensor labels(DType::kInt32, {kExamples, kPixels});
+  // Class 6 occurs only as a prediction, and some pixels have no label.
+  for (int64_t i = 0; i < labels.elements(); ++i)
+    labels.data<int32_t>()[i] = static_cast<int32_t>(TestRandom()() % 7) - 1;
+  std::map<int, std::set<int64_t>> is, taken;
+  double count = 0, right = 0, in_3 = 0, loss = 0;
+  for (int64_t i = 0; i < labels.elements(); ++i) {
+    const int label = labels.data<int32_t>()[i];
+    if (label < 0) continue;
+    const float* const x = logits.data<float>() + i * kClasses;
+    int above = 0, best = 0;
+    double sum = 0;
+    for (int c = 0; c < kClasses; ++c) {
+      above += x[c] > x[label];
+      if (x[c] > x[best]) best = c;
+      sum += std::exp(static_cast<double>(x[c]));
+    }
+    is[label].insert(i);
+    taken[best].insert(i);
+    count += 1;
+    right += above == 0;
+    in_3 += above < 3;
+    loss += std::log(sum) - x[label];
+  }
+  double f1 = 0, iou = 0, precision = 0, recall = 0;
+  std::set<int> occur;
+  for (const auto& [c, at] : is) occur.insert(c);
+  for (const auto& [c, at] : taken) occur.insert(c);
+  for (const int c : occur) {
+    double hits = 0;
+    for (const int64_t i : is[c]) hits += static_cast<double>(taken[c].count(i));
+    const auto l = static_cast<double>(is[c].size()), p = static_cast<double>(taken[c].size());
+    f1 += 2 * hits / (l + p) / static_cast<double>(occur.size());
+    iou += hits / (l + p - hits) / static_cast<double>(occur.size());
+    precision += p > 0 ? hits / p : 0;
+    recall += l > 0 ? hits / l : 0;
+  }
+  double predicted = 0, labelled = 0;
+  for (const int c : occur) predicted += !taken[c].empty(), labelled += !is[c].empty();
+  for (const int64_t batch : {1, 4, 23, 100}) {
+    auto values = Values(Evaluate(
+        logits, labels, {"accuracy", "top_3", "loss", "perplexity", "f1", "iou", "precision", "recall"}, batch));
+    EXPECT_NEAR(values["accuracy"], right / count, 1e-12);
+    EXPECT_NEAR(values["top_3"], in_3 / count, 1e-12);
+    EXPECT_NEAR(values["loss"], loss / count, 1e-9);
+    EXPECT_NEAR(values["perplexity"], std::exp(loss / count), 1e-8);
+    EXPECT_NEAR(values["f1"], f1, 1e-12);
+    EXPECT_NEAR(values["iou"], iou, 1e-12);
+    EXPECT_NEAR(values["precision"], precision / predicted, 1e-12);
+    EXPECT_NEAR(values["recall"], recall / labelled, 1e-12);
+  }
+}
+
+TEST(DatasetMetrics, OfNumbersFarFromZero) {
+  constexpr int64_t kExamples = 101;
+  Tensor outputs = Normal({kExamples, 1}), labels = Normal({kExamples});
+  for (int64_t i = 0; i < kExamples; ++i) {
+    labels.data<float>()[i] += 1e6f;  // squares of it have no digits left for the distances
+    outputs.data<float>()[i] = labels.data<float>()[i] + outputs.data<float>()[i] / 4;
+  }
+  double mean = 0, mae = 0, mse = 0, distances = 0;
+  for (int64_t i = 0; i < kExamples; ++i) mean += labels.data<float>()[i] / static_cast<double>(kExamples);
+  for (int64_t i = 0; i < kExamples; ++i) {
+    const double error = static_cast<double>(outputs.data<float>()[i]) - labels.data<float>()[i];
+    mae += std::abs(error) / kExamples;
+    mse += error * error / kExamples;
+    distances += std::pow(labels.data<float>()[i] - mean, 2) / kExamples;
+  }
+  for (const int64_t batch : {1, 10, 101}) {
+    auto values = Values(Evaluate(outputs, labels, {"mae", "mse", "rmse", "r2"}, batch));
+    EXPECT_NEAR(values["mae"], mae, 1e-9);
+    EXPECT_NEAR(values["mse"], mse, 1e-9);
+    EXPECT_NEAR(values["rmse"], std::sqrt(mse), 1e-9);
+    EXPECT_NEAR(values["r2"], 1 - mse / distances, 1e-8);
+  }
+}
+
+TEST(DatasetMetrics, TheAreaOfTwoColumnsIsThatOfTheirDifference) {
+  const Tensor pairs = Normal({40, 2});
+  Tensor scores(DType::kFloat32, {40}), labels(DType::kUInt8, {40});
+  for (int64_t i = 0; i < 40; ++i) {
+    scores.data<float>()[i] = pairs.data<float>()[2 * i + 1] - pairs.data<float>()[2 * i];
+    labels.data<uint8_t>()[i] = i % 3 == 0;
+  }
+  double wins = 0;
+  for (int64_t i = 0; i < 40; ++i) {
+    for (int64_t j = 0; j < 40; ++j)
+      wins += i % 3 == 0 && j % 3 != 0 && scores.data<float>()[i] > scores.data<float>()[j];
+  }
+  for (const Tensor& outputs : {pairs, scores}) {
+    EXPECT_NEAR(Values(Evaluate(outputs, labels, {"auc"}, 7))["auc"], wins / (14 * 26), 1e-12);
+  }
+}
+
+TEST(DatasetMetrics, AreTheSameBitsInAllProcesses) {
+  const Tensor logits = Normal({29, 5});
+  Tensor labels(DType::kInt64, {29});
+  for (int64_t i = 0; i < 29; ++i) labels.data<int64_t>()[i] = i % 5;
+  const std::vector<std::string> names = {"loss", "f1"};
+  const Evaluation one = Evaluate(logits, labels, names, 4);
+  const auto statuses = RunRanks(3, {.tell_failures = true}, [&](World& world) {
+    const Evaluation mine = Evaluate(logits, labels, names, 4, &world);
+    for (size_t i = 0; i < names.size(); ++i) EXPECT_EQ(mine.metrics[i].value, one.metrics[i].value) << names[i];
+    return absl::OkStatus();
+  });
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(DatasetMetrics, SayWhatIsWrong) {
+  EXPECT_THAT(std::string(NamedMetric("bleu").status().message()), HasSubstr("one of top_K, accuracy, loss"));
+  EXPECT_FALSE(NamedMetric("top_0").ok());
+  const auto error = [](const std::string& name, const Tensor& outputs, const Tensor& labels) {
+    return std::string(NamedMetric(name)->of_batch(outputs, labels).status().message());
+  };
+  const Tensor logits(DType::kFloat32, {2, 3});
+  EXPECT_THAT(error("accuracy", logits, Tensor::Of<int32_t>({0, 3})), HasSubstr("label 3 of 3 classes"));
+  EXPECT_THAT(error("f1", logits, Tensor::Of<int32_t>({0, 1, 2})), HasSubstr("labels int32 [3]; expected float32"));
+  EXPECT_THAT(error("auc", Tensor::Of<float>({0, 1}), Tensor::Of<int32_t>({0, 2})), HasSubstr("label 2 is neither"));
+  EXPECT_THAT(error("mae", logits, Tensor::Of<float>({1, 2})), HasSubstr("as many labels"));
+  // No examples have no metrics.
+  EXPECT_TRUE(std::isnan(NamedMetric("loss")->value({})));
+  EXPECT_TRUE(std::isnan(NamedMetric("mae")->value({})));
+}
+
+}  // namespace
+}  // namespace belfry::trainers

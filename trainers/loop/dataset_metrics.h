@@ -1,0 +1,86 @@
+// Metrics of a model over a data set.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "framework/base/tensor.h"
+#include "framework/data/augment.h"
+#include "framework/data/dataset.h"
+#include "framework/graph/scope.h"
+#include "framework/runtime/session.h"
+#include "models/towers/batch.h"
+#include "trainers/callbacks/evaluation.h"
+#include "trainers/loop/model_outputs.h"
+
+namespace belfry {
+class World;
+}  // namespace belfry
+
+namespace belfry::trainers {
+
+// A metric in two parts, so that batches of any size give what one batch of everything would.
+struct DatasetMetric {
+  std::string name;
+  // The numbers that the metric keeps of a batch: outputs float32 [N, ...], labels of N examples.
+  std::function<absl::StatusOr<std::vector<double>>(const Tensor& outputs, const Tensor& labels)> of_batch;
+  // The metric, from the numbers of all batches in the order of the data set.
+  std::function<double(absl::Span<const std::vector<double>> batches)> value;
+};
+
+// The metric of one of these names; InvalidArgument lists them.
+//
+// For logits [N, ..., classes] and labels [N, ...], int32 or int64, of which negative ones are left out, as is usual
+// for parts of an image or a text without a label:
+//   accuracy     share of labels that have the largest logit; the first of equal ones counts
+//   top_K        share of labels with fewer than K logits above theirs: top_5
+//   loss         mean cross-entropy, in nats
+//   perplexity   e to that power
+//   f1           mean over the classes that occur, as label or as prediction, of 2 hits / (labels + predictions)
+//   precision    mean over the classes that were predicted of hits / predictions
+//   recall       mean over the classes that occur as labels of hits / labels
+//   iou          mean over the classes that occur of hits / (labels + predictions - hits): intersection over union
+// For scores [N] or [N, 1], or logits [N, 2], of which the score is the difference, and labels [N] that are 0 or 1, of
+// any dtype:
+//   auc          area under the ROC curve (area_under_roc.h)
+// For outputs and labels of one shape, where [N, 1] is [N] and labels may be integers:
+//   mae, mse, rmse   mean absolute error, mean squared error, and the root of that
+//   r2               1 - squared error / squared distance of the labels from their mean
+//
+// Sums are made in double, batch by batch. NaN for no labels, and where a formula divides 0 by 0. of_batch returns
+// InvalidArgument for other shapes, dtypes and labels.
+absl::StatusOr<DatasetMetric> NamedMetric(absl::string_view name);
+
+// A model in evaluation mode, on one device, and its metrics.
+class DatasetMetrics {
+ public:
+  // Adds the model's nodes, as ModelOutputs does. `label`: the field with the labels.
+  DatasetMetrics(OpScope scope, absl::Span<const data::Field> fields, const ModelOutputs::Model& model,
+                 std::vector<DatasetMetric> metrics, const std::string& label = "label");
+
+  // The steps that Run runs for a dataset of `examples`.
+  std::vector<PlannedStep> Steps(int64_t examples, int64_t batch_size) const {
+    return model_.Steps(examples, batch_size);
+  }
+
+  // Evaluates the whole dataset, whose images go through the policies, in batches of `batch_size`, the last of which
+  // may be smaller. The processes of `world`, if it is not null, deal the batches among them, and all get the same
+  // result, to the last bit that of one process. Errors: those of of_batch, with the metric's name; NotFound: no field
+  // of labels; those of the dataset, Session::Run and World::AllGather.
+  absl::StatusOr<Evaluation> Run(Session& session, const data::Dataset& dataset, const data::ImagePolicies& images,
+                                 int64_t batch_size, World* world = nullptr,
+                                 absl::Duration task_timeout = absl::Minutes(10)) const;
+
+ private:
+  ModelOutputs model_;
+  std::vector<DatasetMetric> metrics_;
+  const std::string label_;
+};
+
+}  // namespace belfry::trainers
