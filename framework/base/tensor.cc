@@ -75,6 +75,13 @@ absl::StatusOr<Tensor> Tensor::Allocate(DType dtype, const Shape& shape) {
   return tensor;
 }
 
+Tensor Tensor::Over(std::shared_ptr<std::byte> elements, DType dtype, const Shape& shape) {
+  BELFRY_CHECK(reinterpret_cast<uintptr_t>(elements.get()) % kAlignment == 0);
+  Tensor tensor = WithoutData(dtype, shape);
+  if (tensor.elements_ > 0) tensor.buffer_ = std::move(elements);
+  return tensor;
+}
+
 Tensor Tensor::WithoutData(DType dtype, const Shape& shape) {
   Tensor tensor;
   tensor.dtype_ = dtype;

@@ -54,6 +54,9 @@ class Tensor {
     for (size_t i = 0; i < values.size(); ++i) tensor.data<T>()[i] = values[i];
     return tensor;
   }
+  // A tensor over elements that somebody else allocated, such as a part of a mapped file, in an aliasing shared_ptr.
+  // REQUIRES: they are as many bytes as the tensor's, aligned to 64.
+  static Tensor Over(std::shared_ptr<std::byte> elements, DType dtype, const Shape& shape);
   // All elements zero.
   static Tensor Zeros(DType dtype, const Shape& shape);
 

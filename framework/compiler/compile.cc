@@ -115,7 +115,9 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
 
   FindVariableUses(*plan);
   AssignStreams(*plan, devices);
+  program.prepared = std::make_shared<PreparedConstants>();
   ASSIGN_OR_RETURN(std::vector<Kernel> kernels, MakeKernels(program, devices, graph.registry()));
+  if (options.fold == Fold::kWeights) DropPreparedConstants(program);
   for (const Kernel& kernel : kernels) {
     plan->workspace_bytes.push_back(kernel.workspace_bytes);
     plan->in_place.push_back(kernel.in_place ? 1 : 0);

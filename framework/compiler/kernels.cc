@@ -10,6 +10,7 @@
 #include "framework/compiler/plan_report.h"
 #include "framework/device/described_gpu.h"
 #include "framework/graph/infer.h"
+#include "framework/graph/prepared_constants.h"
 
 namespace belfry {
 namespace {
@@ -46,17 +47,24 @@ absl::StatusOr<Kernel> MakeUpdatesKernel(const Program& program, const ProgramNo
   return first.op->FindKernel(device.type(), KernelDType(*first.op, first.attrs))->fuse_updates(specs);
 }
 
+// The node whose bytes `value` is or, at *offset, is part of.
+const ProgramNode& Owner(const Program& program, Value value, size_t* offset = nullptr) {
+  const ProgramNode* root = &program.nodes[value.node];
+  for (; root->op->kind == OpKind::kView; root = &program.nodes[root->inputs[0].node]) {
+    if (offset == nullptr) continue;
+    *offset += static_cast<size_t>(ViewBegin(*root->op, root->attrs)) * SizeOf(root->outputs[0].dtype);
+  }
+  return *root;
+}
+
 // KernelSpec::constants, all null on other devices.
 std::vector<const void*> Constants(const Program& program, const ProgramNode& node, const DeviceSet& devices) {
   std::vector<const void*> constants(node.inputs.size(), nullptr);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     size_t offset = 0;
-    const ProgramNode* root = &program.nodes[node.inputs[i].node];
-    for (; root->op->kind == OpKind::kView; root = &program.nodes[root->inputs[0].node]) {
-      offset += static_cast<size_t>(ViewBegin(*root->op, root->attrs)) * SizeOf(root->outputs[0].dtype);
-    }
-    if (root->op->kind != OpKind::kConst || devices.device(root->device).asynchronous()) continue;
-    const void* const data = root->attrs.Get<Tensor>("value").raw();
+    const ProgramNode& owner = Owner(program, node.inputs[i], &offset);
+    if (owner.op->kind != OpKind::kConst || devices.device(owner.device).asynchronous()) continue;
+    const void* const data = owner.attrs.Get<Tensor>("value").raw();
     if (data != nullptr) constants[i] = static_cast<const std::byte*>(data) + offset;
   }
   return constants;
@@ -84,7 +92,9 @@ absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& nod
   if (described) return MakeDescribedKernel();
   const std::vector<TensorSpec> inputs = InputSpecs(program, node);
   const std::vector<const void*> constants = Constants(program, node, devices);
-  return def->make({node.name, node.attrs, inputs, node.outputs, &devices.device(node.device), constants});
+  const auto index = static_cast<int>(&node - program.nodes.data());
+  return def->make({node.name, node.attrs, inputs, node.outputs, &devices.device(node.device), constants,
+                    program.prepared.get(), index});
 }
 
 // Threads for a node's kernel: one for a small convolution or product, which libraries would share among all.
@@ -114,6 +124,26 @@ absl::StatusOr<std::vector<Kernel>> MakeKernels(const Program& program, const De
     kernels[i] = *std::move(kernel);
   }
   return kernels;
+}
+
+void DropPreparedConstants(Program& program) {
+  std::vector<bool> read(program.nodes.size());
+  const auto keep = [&](Value value) {
+    read[static_cast<size_t>(&Owner(program, value) - program.nodes.data())] = true;
+  };
+  for (const Value& fetch : program.fetches) keep(fetch);
+  for (int i = 0; i < static_cast<int>(program.nodes.size()); ++i) {
+    const ProgramNode& node = program.nodes[i];
+    if (node.op->kind == OpKind::kView) continue;
+    for (int input = 0; input < static_cast<int>(node.inputs.size()); ++input) {
+      if (!program.prepared->Has(i, input)) keep(node.inputs[input]);
+    }
+  }
+  for (size_t i = 0; i < program.nodes.size(); ++i) {
+    ProgramNode& node = program.nodes[i];
+    if (read[i] || node.op->kind != OpKind::kConst) continue;
+    node.attrs.Set("value", Tensor::WithoutData(node.outputs[0].dtype, node.outputs[0].shape));
+  }
 }
 
 }  // namespace belfry

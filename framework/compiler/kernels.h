@@ -16,4 +16,8 @@ namespace belfry {
 absl::StatusOr<std::vector<Kernel>> MakeKernels(const Program& program, const DeviceSet& devices,
                                                 const OpRegistry& registry);
 
+// Drops the elements of constants of which all readers have a form of their own (program.prepared). Kernels that are
+// made later have the same forms.
+void DropPreparedConstants(Program& program);
+
 }  // namespace belfry

@@ -1,6 +1,7 @@
 // The part of a graph that one plan computes. The passes of compile.cc change it step by step.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "framework/graph/graph.h"
+#include "framework/graph/prepared_constants.h"
 
 namespace belfry {
 
@@ -57,7 +59,8 @@ struct Program {
   std::vector<Value> feeds;    // in the caller's order; each is output 0 of a node of kind kPlaceholder
   std::vector<Value> fetches;  // in the caller's order
   std::vector<int> targets;
-  std::vector<CollectiveGroup> collectives;  // by name; DropLoneCollectives leaves those of one rank without nodes
+  std::vector<CollectiveGroup> collectives;     // by name; DropLoneCollectives leaves those of one rank without nodes
+  std::shared_ptr<PreparedConstants> prepared;  // by node, once kernels are made; null before
 
   const TensorSpec& spec(Value value) const { return nodes[value.node].outputs[value.index]; }
 };

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -19,6 +20,7 @@ namespace belfry {
 
 class Device;  // framework/device/device.h; both are opaque here
 class Stream;
+class PreparedConstants;  // framework/graph/prepared_constants.h
 
 // The dtype and shape of one tensor.
 struct TensorSpec {
@@ -36,11 +38,17 @@ struct KernelSpec {
   absl::Span<const TensorSpec> inputs = {};
   absl::Span<const TensorSpec> outputs = {};
   Device* device = nullptr;  // the device that will run it; may be null for a CPU device
-  // The elements of those inputs that are constants in a CPU's memory, which outlive the kernel; null for others. Empty
-  // if none is. Kernels may prepare them once, such as the weights of a saved model.
+  // The elements of those inputs that are constants in a CPU's memory; null for others. Empty if none is.
   absl::Span<const void* const> constants = {};
+  // Their forms by input of `node`, shared by the kernels of a plan's executables; null if none are kept.
+  PreparedConstants* prepared = nullptr;
+  int node = 0;
 
   const void* constant(int input) const { return constants.empty() ? nullptr : constants[input]; }
+  // Input `input`, if it is a constant, such as a weight of a saved model, in the form in which this kernel reads it,
+  // which `write` makes of its elements (PreparedConstants::Get). A kernel that was given a form outlives the elements,
+  // so it must not read the input. Null: it must.
+  const void* Prepared(int input, size_t bytes, absl::FunctionRef<bool(const void* data, void* form)> write) const;
 };
 
 // The arguments of one run of a kernel. Pointers are to the device's memory, aligned to at least 64 bytes for whole

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -268,6 +269,15 @@ absl::StatusOr<size_t> InputFile::ReadOn(void* to, size_t bytes) const {
     if (got >= 0) return got;
     if (errno != EINTR) return SystemError(path_, "cannot read", errno);
   }
+}
+
+absl::StatusOr<std::shared_ptr<std::byte>> InputFile::Map() const {
+  const auto bytes = static_cast<size_t>(size_);
+  if (bytes == 0) return std::shared_ptr<std::byte>();
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor_, 0);
+  if (memory == MAP_FAILED) return SystemError(path_, "cannot map", errno);
+  return std::shared_ptr<std::byte>(static_cast<std::byte*>(memory),
+                                    [bytes](std::byte* mapped) { munmap(mapped, bytes); });
 }
 
 absl::Status InputFile::Read(uint64_t offset, void* to, uint64_t bytes) const {

@@ -1,7 +1,9 @@
 // Files: read whole or in pieces, and written atomically.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -66,6 +68,10 @@ class InputFile {
   absl::Status Read(uint64_t offset, void* to, uint64_t bytes) const;
   // Reads up to `bytes` from the current position. Returns the number of bytes read, 0 at the end.
   absl::StatusOr<size_t> ReadOn(void* to, size_t bytes) const;
+  // All of the file's bytes as memory, aligned to a page, which may outlive this object. Writes to it are not seen by
+  // the file. Whoever cuts the file short meanwhile ends the process when it reads there; WriteFile replaces files, so
+  // it does no harm. Null for an empty file.
+  absl::StatusOr<std::shared_ptr<std::byte>> Map() const;
 
  private:
   InputFile(std::string path, int descriptor, uint64_t size);

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/alignment.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/io/checksum.h"
@@ -21,9 +22,6 @@ namespace belfry::io {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
-
-// Aligns tensors in a memory-mapped file like any other tensors.
-constexpr size_t kDataAlignment = 64;
 
 // `text` as a JSON string; InvalidArgument if it is not UTF-8.
 absl::StatusOr<std::string> Quote(absl::string_view text) {
@@ -88,7 +86,8 @@ absl::StatusOr<std::string> MakeHeader(const std::vector<const NamedTensor*>& so
     absl::StrAppend(&header, ",", key, ":", value);
   }
   absl::StrAppend(&header, "}", entries, "}");
-  header.append((kDataAlignment - header.size() % kDataAlignment) % kDataAlignment, ' ');
+  // In a mapped file, tensors are aligned like any others.
+  header.append(AlignUp(header.size()) - header.size(), ' ');
   const uint64_t length = header.size() - kLengthBytes;
   if (length > kMaxHeaderBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the header would have ", length,
@@ -107,8 +106,11 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTen
   std::vector<const NamedTensor*> sorted;
   for (const NamedTensor& tensor : tensors) sorted.push_back(&tensor);
   std::sort(sorted.begin(), sorted.end(), [](const NamedTensor* a, const NamedTensor* b) {
+    // Those of whole cache lines first, so that they are all aligned; then by the size of elements, which the format
+    // wants aligned.
+    const bool a_rest = a->value.bytes() % kAlignment != 0, b_rest = b->value.bytes() % kAlignment != 0;
     const size_t a_bytes = SizeOf(a->value.dtype()), b_bytes = SizeOf(b->value.dtype());
-    return std::tie(b_bytes, a->name) < std::tie(a_bytes, b->name);
+    return std::tie(a_rest, b_bytes, a->name) < std::tie(b_rest, a_bytes, b->name);
   });
   const absl::StatusOr<std::string> header = MakeHeader(sorted, metadata);
   if (!header.ok()) {
@@ -137,6 +139,23 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   return SafetensorsFile(std::move(file), std::move(header));
 }
 
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Map(const std::string& path) {
+  ASSIGN_OR_RETURN(SafetensorsFile file, Open(path));
+  ASSIGN_OR_RETURN(file.mapped_, file.file_.Map());
+  return file;
+}
+
+absl::StatusOr<Tensor> SafetensorsFile::Elements(const TensorInfo& info) const {
+  const uint64_t at = header_.data + info.begin;
+  if (mapped_ != nullptr && at % kAlignment == 0) {
+    RETURN_IF_ERROR(Shape::Make(info.shape.dims()).status());
+    return Tensor::Over({mapped_, mapped_.get() + at}, *info.dtype, info.shape);
+  }
+  ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(*info.dtype, info.shape));
+  RETURN_IF_ERROR(file_.Read(at, tensor.raw(), tensor.bytes()));
+  return tensor;
+}
+
 const TensorInfo* SafetensorsFile::Find(absl::string_view name) const {
   for (const TensorInfo& info : header_.tensors) {
     if (info.name == name) return &info;
@@ -149,9 +168,8 @@ absl::StatusOr<Tensor> SafetensorsFile::Read(const TensorInfo& info) const {
   if (!info.dtype) {
     return absl::UnimplementedError(named("has elements of type ", info.type, ", which Belfry does not support"));
   }
-  absl::StatusOr<Tensor> tensor = Tensor::Allocate(*info.dtype, info.shape);
+  absl::StatusOr<Tensor> tensor = Elements(info);
   if (!tensor.ok()) return absl::Status(tensor.status().code(), named("cannot be read: ", tensor.status().message()));
-  RETURN_IF_ERROR(file_.Read(header_.data + info.begin, tensor->raw(), tensor->bytes()));
   if (!info.checksum.empty()) {
     const std::string found = ChecksumText(tensor->raw(), tensor->bytes());
     if (found != info.checksum) {

@@ -8,8 +8,10 @@
 // Files written here also carry checksums in __metadata__, so that any damage is detected; see docs/checkpoints.md.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -69,6 +71,9 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view path,
 class SafetensorsFile {
  public:
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
+  // The same, but tensors that lie at multiples of 64 bytes share the file's memory instead of copying it
+  // (InputFile::Map), also with other processes that map it.
+  static absl::StatusOr<SafetensorsFile> Map(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
   const std::vector<TensorInfo>& tensors() const { return header_.tensors; }
@@ -84,8 +89,12 @@ class SafetensorsFile {
 
  private:
   SafetensorsFile(InputFile file, SafetensorsHeader header) : file_(std::move(file)), header_(std::move(header)) {}
+  // The bytes of a tensor whose type is known.
+  absl::StatusOr<Tensor> Elements(const TensorInfo& info) const;
+
   InputFile file_;
   SafetensorsHeader header_;
+  std::shared_ptr<std::byte> mapped_;  // null if it is not
 };
 
 // All tensors of a file, whoever wrote it: a source of weights for Restore. Errors: those of SafetensorsFile.

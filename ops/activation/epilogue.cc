@@ -33,7 +33,10 @@ absl::Status CheckBias(const Shape& y, const Shape& bias) {
 }
 
 KernelSpec WithoutBias(const KernelSpec& spec) {
-  return {spec.name, spec.attrs, spec.inputs.subspan(0, 2), spec.outputs, spec.device, spec.constants.subspan(0, 2)};
+  KernelSpec product = spec;
+  product.inputs = spec.inputs.subspan(0, 2);
+  product.constants = spec.constants.subspan(0, 2);
+  return product;
 }
 
 template <class T>

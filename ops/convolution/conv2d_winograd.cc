@@ -22,18 +22,18 @@ Kernel ForDType(DType dtype, const Make& make) {
   return dtype == DType::kFloat32 ? make.template operator()<float>() : make.template operator()<BFloat16>();
 }
 
-// The transformed filter of a forward convolution if that is a constant; no elements if it is not, or if there is no
-// memory for it.
+// The transformed filter of a forward convolution if that is a constant; otherwise null.
 template <class T>
-Tensor TransformedConstant(const KernelSpec& spec, const Convolution<T>& convolution) {
-  const T* const weights = static_cast<const T*>(spec.constant(1));
-  if (weights == nullptr) return Tensor();
-  absl::StatusOr<Tensor> filter = Tensor::Allocate(DType::kFloat32, {convolution.filter_floats()});
-  absl::StatusOr<Tensor> workspace =
-      Tensor::Allocate(DType::kUInt8, {static_cast<int64_t>(convolution.workspace_bytes())});
-  if (!filter.ok() || !workspace.ok()) return Tensor();
-  convolution.TransformWeights(weights, filter->data<float>(), workspace->raw());
-  return *std::move(filter);
+const float* TransformedConstant(const KernelSpec& spec, const Convolution<T>& convolution) {
+  const auto transform = [&](const void* weights, void* transformed) {
+    const absl::StatusOr<Tensor> floats = Tensor::Allocate(DType::kFloat32, {convolution.weight_floats()});
+    if (!floats.ok()) return false;
+    convolution.TransformWeights(static_cast<const T*>(weights), static_cast<float*>(transformed),
+                                 const_cast<float*>(floats->data<float>()));
+    return true;
+  };
+  return static_cast<const float*>(
+      spec.Prepared(1, static_cast<size_t>(convolution.filter_floats()) * sizeof(float), transform));
 }
 
 std::function<bool(const KernelSpec&)> ByWinograd(Pass pass) {
@@ -53,19 +53,19 @@ std::optional<Kernel> WinogradForward(const KernelSpec& spec, const onednn::Conv
   const bool bias = spec.inputs.size() > 2;
   return ForDType(shape.dtype, [&]<class T>() {
     const Convolution<T> convolution(shape, Pass::kForward);
-    return Kernel{
-        [convolution, bias, relu, filter = TransformedConstant(spec, convolution)](const KernelContext& context) {
-          const T* const x = context.input<T>(0);
-          const T* const biases = bias ? context.input<T>(2) : nullptr;
-          T* const y = context.output<T>(0);
-          if (const float* const ready = filter.template data<float>(); ready != nullptr) {
-            convolution.ForwardTransformed(x, ready, biases, relu, y, context.workspace);
-          } else {
-            convolution.Forward(x, context.input<T>(1), biases, relu, y, context.workspace);
-          }
-          return absl::OkStatus();
-        },
-        convolution.workspace_bytes()};
+    const float* const filter = TransformedConstant(spec, convolution);
+    return Kernel{[convolution, bias, relu, filter](const KernelContext& context) {
+                    const T* const x = context.input<T>(0);
+                    const T* const biases = bias ? context.input<T>(2) : nullptr;
+                    T* const y = context.output<T>(0);
+                    if (filter != nullptr) {
+                      convolution.ForwardTransformed(x, filter, biases, relu, y, context.workspace);
+                    } else {
+                      convolution.Forward(x, context.input<T>(1), biases, relu, y, context.workspace);
+                    }
+                    return absl::OkStatus();
+                  },
+                  filter == nullptr ? convolution.workspace_bytes() : convolution.transformed_workspace_bytes()};
   });
 }
 

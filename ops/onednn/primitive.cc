@@ -29,7 +29,7 @@ char* Address(const Primitive::Program::Binding& binding, absl::Span<const void*
     case Buffer::kInput: return const_cast<char*>(static_cast<const char*>(inputs[binding.index])) + binding.offset;
     case Buffer::kOutput: return static_cast<char*>(outputs[binding.index]) + binding.offset;
     case Buffer::kWorkspace: return static_cast<char*>(workspace) + binding.offset;
-    case Buffer::kPrepared: return binding.bound;
+    case Buffer::kPrepared: return binding.prepared;
   }
   return nullptr;
 }
@@ -83,32 +83,36 @@ bool Primitive::is_reference() const { return IsReference(program_->implementati
 int Primitive::reorders() const { return program_->reorders; }
 int Primitive::threads() const { return program_->threads; }
 
-absl::Status Primitive::Prepare(int input, const void* data) {
+// A reorder with a scratchpad, which few have, needs a workspace.
+size_t Primitive::PreparedBytes(int input) const {
+  const auto found = program_->FindReordered(input);
+  if (found == program_->reordered.end() || program_->steps[found->step].arguments.size() > 2) return 0;
+  return program_->bindings[found->to].memory.get_desc().get_size();
+}
+
+absl::Status Primitive::Prepare(int input, const void* data, void* form) {
   Program& program = *program_;
-  const auto found = std::find_if(program.reordered.begin(), program.reordered.end(), [&](const auto& reordered) {
-    return program.bindings[reordered.from].index == input;
-  });
-  if (found == program.reordered.end()) return absl::OkStatus();
-  const Program::Reordered reordered = *found;
-  // A reorder with a scratchpad, which few have, needs a workspace.
-  if (program.steps[reordered.step].arguments.size() > 2) return absl::OkStatus();
-  Program::Binding& to = program.bindings[reordered.to];
-  ASSIGN_OR_RETURN(Tensor prepared,
-                   Tensor::Allocate(DType::kUInt8, Shape({static_cast<int64_t>(to.memory.get_desc().get_size())})));
+  const Program::Reordered reordered = *program.FindReordered(input);
   const ScopedParallelThreads threads(program.threads);
   RETURN_IF_ERROR(StartParallelThreads());
   // The library takes inputs as non-const pointers.
   RETURN_IF_ERROR(Bind(program, program.bindings[reordered.from], const_cast<char*>(static_cast<const char*>(data))));
-  RETURN_IF_ERROR(Bind(program, to, static_cast<char*>(prepared.raw())));
+  RETURN_IF_ERROR(Bind(program, program.bindings[reordered.to], static_cast<char*>(form)));
   RETURN_IF_ERROR(Execute(program, program.steps[reordered.step]));
-  RETURN_IF_ERROR(Await(program));
+  return Await(program);
+}
+
+void Primitive::UsePrepared(int input, const void* form) {
+  Program& program = *program_;
+  const auto found = program.FindReordered(input);
+  const Program::Reordered reordered = *found;
+  Program::Binding& to = program.bindings[reordered.to];
   to.place = Program::Binding::Buffer::kPrepared;
-  program.prepared.push_back(std::move(prepared));
+  to.prepared = const_cast<char*>(static_cast<const char*>(form));
   program.steps.erase(program.steps.begin() + static_cast<ptrdiff_t>(reordered.step));
   program.reordered.erase(found);
   for (Program::Reordered& later : program.reordered) later.step -= later.step > reordered.step;
   --program.reorders;
-  return absl::OkStatus();
 }
 
 absl::Status Primitive::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs, void* workspace) {

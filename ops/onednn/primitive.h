@@ -42,9 +42,12 @@ class Primitive {
   int reorders() const;
   int threads() const;
 
-  // Reorders input `input`, which has these bytes in every run, now instead of in each run; Run then ignores it. Does
-  // nothing if it is not reordered. ResourceExhausted: out of memory. REQUIRES: no Run yet.
-  absl::Status Prepare(int input, const void* data);
+  // For an input that has the same bytes in every run: those of its reordered form, 0 if it is not reordered; the
+  // reorder; and what makes Run read the form, which must outlive this, instead of the input. The form is aligned to 64
+  // bytes. REQUIRES: PreparedBytes(input) > 0, and no Run yet.
+  size_t PreparedBytes(int input) const;
+  absl::Status Prepare(int input, const void* data, void* form);
+  void UsePrepared(int input, const void* form);
 
   // Computes. `inputs` and `outputs` are in the documented order. No buffer may overlap an output unless documented.
   // Buffers should, and the workspace must, be aligned to 64 bytes. Makes no allocation of ours; the library allocates

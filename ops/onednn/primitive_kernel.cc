@@ -28,11 +28,12 @@ absl::StatusOr<std::optional<Kernel>> PrimitiveKernel(const KernelSpec& spec,
   if (!primitive.ok()) return primitive.status();
   BELFRY_CHECK(inputs.size() <= kMaxArguments && outputs.size() <= kMaxArguments);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const void* const data = spec.constant(inputs[i]);
-    if (data == nullptr) continue;
-    // Without memory for it, each run reorders it.
-    const absl::Status prepared = primitive->Prepare(static_cast<int>(i), data);
-    if (!prepared.ok() && !absl::IsResourceExhausted(prepared)) return prepared;
+    const auto input = static_cast<int>(i);
+    const size_t bytes = primitive->PreparedBytes(input);
+    if (bytes == 0) continue;
+    const void* const form = spec.Prepared(
+        inputs[i], bytes, [&](const void* data, void* to) { return primitive->Prepare(input, data, to).ok(); });
+    if (form != nullptr) primitive->UsePrepared(input, form);
   }
   const size_t workspace_bytes = primitive->workspace_bytes();
   auto shared = std::make_shared<onednn::Primitive>(*std::move(primitive));

@@ -89,6 +89,11 @@ absl::Status OnlyReference(const std::string& what, absl::string_view implementa
 // The library sizes its per-thread scratch for the current number of threads, so Run must use the same number.
 Primitive::Program::Program() : threads(ParallelThreads()), stream(Cpu()) {}
 
+std::vector<Primitive::Program::Reordered>::iterator Primitive::Program::FindReordered(int input) {
+  return std::find_if(reordered.begin(), reordered.end(),
+                      [&](const Reordered& one) { return bindings[one.from].index == input; });
+}
+
 Builder::Builder() : program_(std::make_unique<Primitive::Program>()) {}
 
 // Every memory is created without data and bound by Run. A slot is an index into `bindings`, which may reallocate;

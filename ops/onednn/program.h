@@ -41,10 +41,11 @@ struct Primitive::Program {
   // A memory object of the library, and the caller's buffer that it is bound to at each run.
   struct Binding {
     enum class Buffer { kInput, kOutput, kWorkspace, kPrepared } place;
-    int index;  // of the input, output or prepared tensor
+    int index;  // of the input or output
     size_t offset;
     dnnl::memory memory;
     char* bound = nullptr;
+    char* prepared = nullptr;  // UsePrepared
   };
   struct Step {
     dnnl::primitive primitive;
@@ -57,6 +58,8 @@ struct Primitive::Program {
   };
 
   Program();
+  // The reorder of input `input`; reordered.end() if there is none.
+  std::vector<Reordered>::iterator FindReordered(int input);
 
   int inputs = 0, outputs = 0, reorders = 0;
   int threads;
@@ -66,7 +69,6 @@ struct Primitive::Program {
   std::vector<Binding> bindings;
   std::vector<Step> steps;
   std::vector<Reordered> reordered;
-  std::vector<Tensor> prepared;  // bytes
 };
 
 // Collects the steps of a Primitive. Methods throw dnnl::error; use them inside Guard. A MemoryId identifies a memory

@@ -167,7 +167,7 @@ void BlockedProduct<T>::RunTask(int64_t task, const T* a, const C* packed, const
 template <class T>
 void BlockedProduct<T>::Run(const T* a, const T* b, const T* bias, T* c, C* workspace) const {
   Pack(b, workspace);
-  RunPacked(a, workspace, bias, c, workspace);
+  RunPacked(a, workspace, bias, c, workspace + packed_elements());
 }
 
 template <class T>
@@ -187,10 +187,9 @@ void BlockedProduct<T>::RunPacked(const T* a, const C* packed, const T* bias, T*
   const int64_t tasks = row_tasks_ * panel_tasks_;
   const double cost = static_cast<double>(m_) * static_cast<double>(n_ * k_) /
                       static_cast<double>(2 * simd::Vector<C>::kLanes * threads_);
-  C* const scratch = workspace + packed_elements();
   ParallelFor(threads_, cost, [=, this](int64_t begin, int64_t end) {
     for (int64_t thread = begin; thread < end; ++thread) {
-      C* const own = scratch + thread * (block_ + sums_);
+      C* const own = workspace + thread * (block_ + sums_);
       for (int64_t task = tasks * thread / threads_; task < tasks * (thread + 1) / threads_; ++task) {
         RunTask(task, a, packed, bias, c, own);
       }
@@ -204,17 +203,19 @@ template class BlockedProduct<Half>;
 template class BlockedProduct<BFloat16>;
 
 template <class T>
-Tensor PackedConstant(const void* b, const BlockedProduct<T>& product) {
+const Compute<T>* PackedConstant(const KernelSpec& spec, int input, const BlockedProduct<T>& product) {
   using C = Compute<T>;
-  absl::StatusOr<Tensor> packed = Tensor::Allocate(kDTypeOf<C>, {b == nullptr ? 0 : product.packed_elements()});
-  if (!packed.ok()) return Tensor(kDTypeOf<C>, {0});
-  if (b != nullptr) product.Pack(static_cast<const T*>(b), packed->template data<C>());
-  return *std::move(packed);
+  const auto pack = [&](const void* b, void* packed) {
+    product.Pack(static_cast<const T*>(b), static_cast<C*>(packed));
+    return true;
+  };
+  const size_t bytes = static_cast<size_t>(product.packed_elements()) * sizeof(C);
+  return static_cast<const C*>(spec.Prepared(input, bytes, pack));
 }
 
-template Tensor PackedConstant(const void* b, const BlockedProduct<float>& product);
-template Tensor PackedConstant(const void* b, const BlockedProduct<double>& product);
-template Tensor PackedConstant(const void* b, const BlockedProduct<Half>& product);
-template Tensor PackedConstant(const void* b, const BlockedProduct<BFloat16>& product);
+template const float* PackedConstant(const KernelSpec& spec, int input, const BlockedProduct<float>& product);
+template const double* PackedConstant(const KernelSpec& spec, int input, const BlockedProduct<double>& product);
+template const float* PackedConstant(const KernelSpec& spec, int input, const BlockedProduct<Half>& product);
+template const float* PackedConstant(const KernelSpec& spec, int input, const BlockedProduct<BFloat16>& product);
 
 }  // namespace belfry::ops

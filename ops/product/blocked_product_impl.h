@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "framework/base/tensor.h"
+#include "framework/graph/kernel.h"
 #include "ops/common/compute_impl.h"
 
 namespace belfry::ops {
@@ -31,10 +31,11 @@ class BlockedProduct {
   // `workspace` has workspace_elements() elements and the alignment of a workspace. Without a `bias` it is null.
   void Run(const T* a, const T* b, const T* bias, T* c, C* workspace) const;
   // The same in two parts, for a b that is that of many calls. `packed` has packed_elements() elements, and is aligned
-  // like a workspace.
+  // like a workspace, which has packed_workspace_elements().
   void Pack(const T* b, C* packed) const;
   void RunPacked(const T* a, const C* packed, const T* bias, T* c, C* workspace) const;
   int64_t packed_elements() const;
+  int64_t packed_workspace_elements() const { return workspace_elements() - packed_elements(); }
 
  private:
   void PackPanel(const T* b, int64_t panel, C* packed) const;
@@ -50,8 +51,8 @@ class BlockedProduct {
   int64_t block_, sums_;  // elements of workspace for each thread
 };
 
-// b packed, if it is the constant at `b` (KernelSpec::constant); no elements if that is null, or if there is no memory.
+// b packed, if it is constant input `input` of a kernel (KernelSpec::Prepared); otherwise null.
 template <class T>
-Tensor PackedConstant(const void* b, const BlockedProduct<T>& product);
+const Compute<T>* PackedConstant(const KernelSpec& spec, int input, const BlockedProduct<T>& product);
 
 }  // namespace belfry::ops

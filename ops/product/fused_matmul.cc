@@ -45,19 +45,21 @@ absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
   if (HasElements(spec) && (kIsSixteenBit<T> || y.elements() * k >= kSmallProduct)) {
     const BlockedProduct<T> product(y[0], y[1], k, transpose_a, transpose_b);
     using C = Compute<T>;
-    Kernel kernel{[product, packed = PackedConstant(spec.constant(1), product)](const KernelContext& context) {
+    const C* const ready = PackedConstant(spec, 1, product);
+    const int64_t elements = ready == nullptr ? product.workspace_elements() : product.packed_workspace_elements();
+    Kernel kernel{[product, ready](const KernelContext& context) {
                     const T *const a = context.input<T>(0), *const b = context.input<T>(1);
                     const T* const bias = context.input<T>(2);
                     T* const c = context.output<T>(0);
                     C* const workspace = static_cast<C*>(context.workspace);
-                    if (const C* const ready = packed.template data<C>(); ready != nullptr) {
+                    if (ready != nullptr) {
                       product.RunPacked(a, ready, bias, c, workspace);
                     } else {
                       product.Run(a, b, bias, c, workspace);
                     }
                     return absl::OkStatus();
                   },
-                  sizeof(Compute<T>) * static_cast<size_t>(product.workspace_elements())};
+                  sizeof(C) * static_cast<size_t>(elements)};
     return ThenActivation<T>(std::move(kernel), spec, epilogue);
   }
   ASSIGN_OR_RETURN(Kernel product, MakeMatMul<T>(WithoutBias(spec)));

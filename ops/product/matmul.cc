@@ -97,14 +97,14 @@ Kernel MakeBlocked(const KernelSpec& spec, std::vector<Pair> pairs, int64_t m, i
   const int64_t sharers = count >= 2 * ParallelThreads() ? ParallelThreads() : 1;
   const ScopedParallelThreads threads(sharers > 1 ? 1 : ParallelThreads());
   const BlockedProduct<T> product(m, n, k, transpose_a, transpose_b);
-  const auto own = static_cast<int64_t>(AlignUp(static_cast<size_t>(product.workspace_elements())));
+  const bool one_b = std::all_of(pairs.begin(), pairs.end(), [](const Pair& pair) { return pair.b == 0; });
+  const C* const ready = one_b ? PackedConstant(spec, 1, product) : nullptr;
+  const int64_t elements = ready == nullptr ? product.workspace_elements() : product.packed_workspace_elements();
+  const auto own = static_cast<int64_t>(AlignUp(static_cast<size_t>(elements)));
   Kernel kernel;
   kernel.workspace_bytes = sizeof(C) * static_cast<size_t>(sharers * own);
-  const bool one_b = std::all_of(pairs.begin(), pairs.end(), [](const Pair& pair) { return pair.b == 0; });
-  const Tensor packed = PackedConstant(one_b ? spec.constant(1) : nullptr, product);
   kernel.run = [=, pairs = std::move(pairs)](const KernelContext& context) {
     const T *const a = context.input<T>(0), *const b = context.input<T>(1);
-    const C* const ready = packed.data<C>();
     T* const y = context.output<T>(0);
     C* const workspace = static_cast<C*>(context.workspace);
     const auto for_part = [&](int64_t begin, int64_t end) {

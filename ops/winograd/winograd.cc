@@ -118,24 +118,23 @@ Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass) : shape
     return RoundUp(filter_floats_ + Correlation<r, T>::WorkspaceFloats(p), kLanes);
   });
   const bool weights = pass == Pass::kBackwardData || !std::is_same_v<T, float>;
-  workspace_floats_ = weights_at_ + (weights ? shape.r * shape.s * shape.c * shape.k : 0);
+  weight_floats_ = weights ? shape.r * shape.s * shape.c * shape.k : 0;
 }
 
 template <class T>
 void Convolution<T>::Forward(const T* x, const T* weights, const T* bias, bool relu, T* y, void* workspace) const {
   float* const transformed = static_cast<float*>(workspace);
-  TransformWeights(weights, transformed, workspace);
-  ForwardTransformed(x, transformed, bias, relu, y, workspace);
+  TransformWeights(weights, transformed, transformed + weights_at_);
+  ForwardTransformed(x, transformed, bias, relu, y, transformed + filter_floats_);
 }
 
 template <class T>
-void Convolution<T>::TransformWeights(const T* weights, float* transformed, void* workspace) const {
+void Convolution<T>::TransformWeights(const T* weights, float* transformed, float* floats) const {
   const Problem p = MakeProblem(shape_, Pass::kForward, threads_, block_);
   ForFilter(shape_.r, [&]<int r>() {
     if constexpr (std::is_same_v<T, float>) {
       Correlation<r, T>::TransformFilter(p, weights, transformed);
     } else {
-      float* const floats = static_cast<float*>(workspace) + weights_at_;
       ToFloats(weights, shape_.r * shape_.s * shape_.c * shape_.k, floats);
       Correlation<r, T>::TransformFilter(p, floats, transformed);
     }
@@ -147,8 +146,8 @@ void Convolution<T>::ForwardTransformed(const T* x, const float* transformed, co
                                         void* workspace) const {
   const Problem p = MakeProblem(shape_, Pass::kForward, threads_, block_);
   const Epilogue<T> epilogue{.bias = bias, .relu = relu};
-  float* const floats = static_cast<float*>(workspace) + filter_floats_;
-  ForFilter(shape_.r, [&]<int r>() { Correlation<r, T>::Run(p, x, transformed, epilogue, y, floats); });
+  ForFilter(shape_.r,
+            [&]<int r>() { Correlation<r, T>::Run(p, x, transformed, epilogue, y, static_cast<float*>(workspace)); });
 }
 
 // The reversed filter in the workspace is float for both dtypes, so the conversion of bfloat16 costs no extra pass.

@@ -33,15 +33,20 @@ class Convolution {
  public:
   Convolution(const onednn::Conv2DShape& shape, Pass pass);
 
-  size_t workspace_bytes() const { return static_cast<size_t>(workspace_floats_) * sizeof(float); }
+  size_t workspace_bytes() const { return static_cast<size_t>(weights_at_ + weight_floats_) * sizeof(float); }
 
   // y = x * weights [+ bias], then max(y, 0) if `relu`. `bias` may be null.
   void Forward(const T* x, const T* weights, const T* bias, bool relu, T* y, void* workspace) const;
-  // The same in two parts, for weights that are those of many calls. `transformed` has filter_floats() floats, and is
-  // aligned to 64 bytes.
-  void TransformWeights(const T* weights, float* transformed, void* workspace) const;
+  // The same in two parts, for weights that are those of many calls. `transformed` has filter_floats() floats and is
+  // aligned to 64 bytes; `floats` has weight_floats(), 0 if the weights are float; the workspace of the second part has
+  // transformed_workspace_bytes().
+  void TransformWeights(const T* weights, float* transformed, float* floats) const;
   void ForwardTransformed(const T* x, const float* transformed, const T* bias, bool relu, T* y, void* workspace) const;
   int64_t filter_floats() const { return filter_floats_; }
+  int64_t weight_floats() const { return weight_floats_; }
+  size_t transformed_workspace_bytes() const {
+    return static_cast<size_t>(weights_at_ - filter_floats_) * sizeof(float);
+  }
   // dx from dy, then + `addend`, then 0 where `mask` is not above 0. Both have the shape of dx, may be null, and may
   // alias dx.
   void BackwardData(const T* dy, const T* weights, const T* addend, const T* mask, T* dx, void* workspace) const;
@@ -54,7 +59,7 @@ class Convolution {
   int64_t block_;              // tiles that one thread holds in the transformed domain at a time
   int64_t filter_floats_ = 0;  // of the transformed filter, with which the workspace begins
   int64_t weights_at_;         // offset in the workspace, in floats, of the float filter or its gradient
-  int64_t workspace_floats_;
+  int64_t weight_floats_;      // of that
 };
 
 }  // namespace belfry::ops::winograd

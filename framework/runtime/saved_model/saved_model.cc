@@ -205,7 +205,7 @@ absl::StatusOr<ReadModel> Read(const io::SafetensorsFile& file, const OpRegistry
 
 absl::StatusOr<SavedModel> SavedModel::Open(const std::string& path, const OpRegistry& registry,
                                             const DeviceSet& devices, const SessionOptions& options) {
-  ASSIGN_OR_RETURN(const io::SafetensorsFile file, io::SafetensorsFile::Open(path));
+  ASSIGN_OR_RETURN(const io::SafetensorsFile file, io::SafetensorsFile::Map(path));
   absl::StatusOr<ReadModel> read = Read(file, registry);
   if (!read.ok()) return absl::Status(read.status().code(), absl::StrCat(path, " ", read.status().message()));
   SavedModel model;
