@@ -150,15 +150,17 @@ OpCase GroupNormCase(const std::string& name, const Shape& x, int64_t groups, st
                 const int64_t c = in[1].size(), size = c / groups,
                               places = in[0].shape.elements(1, in[0].shape.rank() - 1);
                 Array y(in[0].shape);
-                for (int64_t i = 0; i < y.size(); ++i) {
-                  const int64_t first = i / (places * c) * places * c + i % c / size * size;
+                const auto n = static_cast<double>(places * size);
+                for (int64_t group = 0; group * places * size < y.size(); ++group) {
+                  const int64_t first = group / groups * places * c + group % groups * size;
+                  const auto at = [&](int64_t k) { return first + k / size * c + k % size; };
                   double mean = 0, variance = 0;
-                  const auto n = static_cast<double>(places * size);
-                  for (int64_t k = 0; k < places * size; ++k) mean += in[0][first + k / size * c + k % size] / n;
+                  for (int64_t k = 0; k < places * size; ++k) mean += in[0][at(k)] / n;
+                  for (int64_t k = 0; k < places * size; ++k) variance += std::pow(in[0][at(k)] - mean, 2) / n;
                   for (int64_t k = 0; k < places * size; ++k) {
-                    variance += std::pow(in[0][first + k / size * c + k % size] - mean, 2) / n;
+                    const int64_t channel = at(k) % c;
+                    y[at(k)] = (in[0][at(k)] - mean) / std::sqrt(variance + 1e-5) * in[1][channel] + in[2][channel];
                   }
-                  y[i] = (in[0][i] - mean) / std::sqrt(variance + 1e-5) * in[1][i % c] + in[2][i % c];
                 }
                 return Arrays{y};
               },
