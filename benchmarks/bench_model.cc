@@ -7,14 +7,18 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "models/layers/cross_entropy.h"
 #include "models/layers/layers.h"
 #include "models/layers/losses.h"
 #include "models/networks/cifar_net.h"
 #include "models/networks/linear_regression.h"
 #include "models/networks/mlp.h"
+#include "models/networks/pictures/picture_networks.h"
 #include "models/networks/resnet.h"
 #include "models/networks/transformer.h"
+#include "models/networks/unet.h"
 #include "ops/array.h"
 
 namespace belfry::benchmarks {
@@ -24,6 +28,9 @@ constexpr float kX[] = {1, 23, 4, 5, 7, 5, 7}, kOut[] = {3, 5, 7, 9, 11, 13, 15}
 constexpr int64_t kPoints = 7;
 constexpr int32_t kPadding = -1;
 constexpr int64_t kTables = 4, kTableRows = 100'000, kTableWidth = 32, kNumbers = 13;
+
+constexpr char kImageNet[] = "imagenet_";
+constexpr int64_t kImageNetClasses = 1000;
 
 using models::Activation;
 
@@ -112,6 +119,16 @@ void Pad(Tensor& next_tokens) {
   }
 }
 
+absl::Status UnknownModel(const std::string& name) {
+  std::vector<absl::string_view> networks;
+  for (const models::PictureNetwork& network : models::PictureNetworks()) networks.push_back(network.name);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--model=", name,
+      " is unknown; expected cifar_net, cifar_net_no_lrn, resnet20 (or another depth of 6n + 2), unet, mlp, "
+      "dlrm, gpt, gpt_padded, gpt2, s5, or ",
+      kImageNet, " before one of ", absl::StrJoin(networks, ", ")));
+}
+
 }  // namespace
 
 absl::StatusOr<BenchModel> FindModel(const std::string& name) {
@@ -127,6 +144,21 @@ absl::StatusOr<BenchModel> FindModel(const std::string& name) {
     model.fields[0].shape = {32, 32, 3};
     model.loss = ClassifierLoss(
         [depth](const Scope& scope, Output images) { return models::ResNet(scope, images, {.depth = depth}); });
+  } else if (absl::string_view network_name = name; absl::ConsumePrefix(&network_name, kImageNet)) {
+    const models::PictureNetwork* const network = models::FindPictureNetwork(network_name);
+    if (network == nullptr) return UnknownModel(name);
+    model.fields[0].shape = {network->size, network->size, 3};
+    model.fields[1].categories = kImageNetClasses;
+    model.batch = 32;
+    model.loss = ClassifierLoss([network](const Scope& scope, Output images) {
+      return network->build(scope, images, {.classes = kImageNetClasses, .dropout = 0});
+    });
+  } else if (name == "unet") {
+    constexpr int64_t kSize = 128;
+    model.fields = {{"inputs", DType::kFloat32, {kSize, kSize, 1}}, {"labels", DType::kInt32, {kSize, kSize}, 2}};
+    model.batch = 8;
+    model.loss =
+        ClassifierLoss([](const Scope& scope, Output images) { return models::UNet(scope, images, {.width = 32}); });
   } else if (name == "mlp") {
     model.fields[0].shape = {784};
     model.loss = ClassifierLoss([](const Scope& scope, Output x) {
@@ -155,10 +187,7 @@ absl::StatusOr<BenchModel> FindModel(const std::string& name) {
       return models::LinearRegression(tower, batch["inputs"], batch["labels"]).loss;
     };
   } else {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--model=", name,
-                     " is unknown; expected cifar_net, cifar_net_no_lrn, resnet20 "
-                     "(or another depth of 6n + 2), mlp, dlrm, gpt, gpt_padded, gpt2 or s5"));
+    return UnknownModel(name);
   }
   return model;
 }

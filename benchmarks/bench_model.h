@@ -39,6 +39,9 @@ struct BenchModel {
 //   cifar_net         the tutorial network, images 24x24x3
 //   cifar_net_no_lrn  the same without its local response normalisations
 //   resnet20 ...      residual networks with 6n + 2 layers, images 32x32x3
+//   imagenet_NAME     models::PictureNetworks() at their usual size with 1,000 classes and without dropout, batch 32:
+//                     imagenet_resnet50, imagenet_vgg16
+//   unet              U-Net of width 32 with two classes and one channel, images 128x128, batch 8
 //   mlp               784-512-512-10, relu
 //   dlrm              four tables of 100,000 rows of 32, 13 numbers, and two small networks (Naumov et al., 2019),
 //                     batch 512

@@ -1,7 +1,7 @@
 """The benchmark models, written once for all Python frameworks: `ops` wraps a framework's operations.
 
-`p` holds the variables by Belfry's names (cifar_net.h, resnet.h and mlp.h of models/networks). Images have the layout
-that `ops` expects.
+`p` holds the variables by Belfry's names (models/networks). Images have the layout that `ops` expects. Those of
+ImageNet and U-Net are for PyTorch only.
 """
 
 
@@ -37,7 +37,80 @@ def resnet(ops, p, x, depth):
     return ops.dense(ops.mean_of_image(x), p["logits/weights"], p["logits/biases"])
 
 
+def imagenet_convolution(ops, p, x, name, stride=1, groups=1):
+    return ops.batch_norm(ops.padded_convolution(x, p[f"{name}/weights"], None, stride, groups), p, f"{name}/bn")
+
+
+def imagenet_resnet50(ops, p, x):
+    def convolution(x, name, stride=1):
+        return imagenet_convolution(ops, p, x, name, stride)
+
+    x = ops.padded_max_pool(ops.relu(convolution(x, "conv1", 2)))
+    for stage, blocks in enumerate((3, 4, 6, 3), 1):
+        for block in range(1, blocks + 1):
+            name = f"stage{stage}/block{block}"
+            stride = 2 if stage > 1 and block == 1 else 1
+            y = ops.relu(convolution(x, f"{name}/conv1"))
+            y = convolution(ops.relu(convolution(y, f"{name}/conv2", stride)), f"{name}/conv3")
+            x = ops.relu(y + (convolution(x, f"{name}/shortcut", stride) if block == 1 else x))
+    return ops.dense(ops.mean_of_image(x), p["logits/weights"], p["logits/biases"])
+
+
+def imagenet_vgg16(ops, p, x):
+    for stage, convolutions in enumerate((2, 2, 3, 3, 3), 1):
+        for i in range(1, convolutions + 1):
+            name = f"conv{stage}_{i}"
+            x = ops.relu(ops.padded_convolution(x, p[f"{name}/weights"], p[f"{name}/biases"]))
+        x = ops.halving_max_pool(x)
+    x = ops.flatten(x)
+    for name in ("fc6", "fc7"):
+        x = ops.relu(ops.dense(x, p[f"{name}/weights"], p[f"{name}/biases"]))
+    return ops.dense(x, p["logits/weights"], p["logits/biases"])
+
+
+def imagenet_mobilenet_v2(ops, p, x):
+    def convolution(x, name, stride=1, groups=1):
+        return imagenet_convolution(ops, p, x, name, stride, groups)
+
+    x = ops.relu6(convolution(x, "conv1", 2))
+    block = 0
+    for stride, count in ((1, 1), (2, 2), (2, 3), (2, 4), (1, 3), (2, 3), (1, 1)):
+        for i in range(count):
+            block += 1
+            name, y = f"block{block}", x
+            if f"{name}/expand/weights" in p:
+                y = ops.relu6(convolution(y, f"{name}/expand"))
+            depthwise = p[f"{name}/depthwise/weights"]
+            y = ops.relu6(convolution(y, f"{name}/depthwise", stride if i == 0 else 1, depthwise.shape[0]))
+            y = convolution(y, f"{name}/project")
+            x = x + y if i > 0 else y
+    return ops.dense(ops.mean_of_image(ops.relu6(convolution(x, "conv2"))), p["logits/weights"], p["logits/biases"])
+
+
+def unet(ops, p, x, depth=4):
+    def convolutions(x, name):
+        for i in (1, 2):
+            x = ops.relu(ops.padded_convolution(x, p[f"{name}/conv{i}/weights"], p[f"{name}/conv{i}/biases"]))
+        return x
+
+    kept = []
+    for level in range(1, depth + 1):
+        kept.append(convolutions(x, f"down{level}"))
+        x = ops.halving_max_pool(kept[-1])
+    x = convolutions(x, "middle")
+    for level in range(depth, 0, -1):
+        x = ops.doubling_convolution(x, p[f"up{level}/larger/weights"], p[f"up{level}/larger/biases"])
+        x = convolutions(ops.concat([kept[level - 1], x]), f"up{level}")
+    return ops.padded_convolution(x, p["logits/weights"], p["logits/biases"])
+
+
+IMAGE_NETWORKS = {"imagenet_resnet50": imagenet_resnet50, "imagenet_vgg16": imagenet_vgg16,
+                  "imagenet_mobilenet_v2": imagenet_mobilenet_v2, "unet": unet}
+
+
 def logits(ops, model, p, x):
+    if model in IMAGE_NETWORKS:
+        return IMAGE_NETWORKS[model](ops, p, x)
     if model.startswith("resnet"):
         return resnet(ops, p, x, int(model[len("resnet"):]))
     if model == "mlp":

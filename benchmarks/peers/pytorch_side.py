@@ -17,6 +17,7 @@ class Ops:
         self.window = (near * (0.001 / 9))[:, :, None, None].to(device, memory_format=torch.channels_last)
 
     relu = staticmethod(functional.relu)
+    relu6 = staticmethod(functional.relu6)
     cross_entropy = staticmethod(functional.cross_entropy)
 
     @staticmethod
@@ -25,6 +26,22 @@ class Ops:
         if stride == 2:
             return functional.conv2d(functional.pad(x, (0, 1, 0, 1)), weights, biases, 2)
         return functional.conv2d(x, weights, biases, padding=weights.shape[-1] // 2)
+
+    @staticmethod
+    def padded_convolution(x, weights, biases, stride=1, groups=1):
+        return functional.conv2d(x, weights, biases, stride, weights.shape[-1] // 2, groups=groups)
+
+    @staticmethod
+    def doubling_convolution(x, weights, biases):
+        return functional.conv_transpose2d(x, weights, biases, stride=2)
+
+    @staticmethod
+    def padded_max_pool(x):
+        return functional.max_pool2d(x, 3, 2, padding=1)
+
+    @staticmethod
+    def halving_max_pool(x):
+        return functional.max_pool2d(x, 2)
 
     @staticmethod
     def max_pool(x):

@@ -39,11 +39,12 @@ class InceptionBuilder {
 
  private:
   Output Convolve(const Scope& scope, absl::string_view name, Output x, const Part& part, bool pads) const {
-    return Activate(scope,
-                    ConvolutionAndNorm(
-                        scope, name, x,
-                        {.filters = part.filters, .kernel = part.kernel, .stride = part.stride, .pads = pads}, options_),
-                    Activation::kRelu);
+    return Activate(
+        scope,
+        ConvolutionAndNorm(scope, name, x,
+                           {.filters = part.filters, .kernel = part.kernel, .stride = part.stride, .pads = pads},
+                           options_),
+        Activation::kRelu);
   }
   Output Branch(const Scope& scope, absl::string_view name, Output x, std::initializer_list<Part> parts) const {
     int number = 0;

@@ -241,45 +241,6 @@ TEST_F(PicturesTest, AMaskTurnsWithItsPicture) {
   }
 }
 
-TEST_F(PicturesTest, ACacheChangesNothing) {
-  std::vector<uint8_t> noise(80 * 60 * 3);
-  for (uint8_t& value : noise) value = static_cast<uint8_t>(TestRandom()());
-  for (int i = 0; i < 6; ++i) {
-    std::rotate(noise.begin(), noise.begin() + 999, noise.end());
-    Write(absl::StrCat("noise/", i, ".jpg"), EncodeAnyJpeg(noise, 80, 60));
-  }
-  PictureOptions options{.height = 9, .width = 9, .random_crop = RandomResizedCrop{}, .cache = {.bytes = 1}};
-  const auto read = [&] {
-    const auto dataset = OpenImages(path(), options);
-    EXPECT_TRUE(dataset.ok()) << dataset.status();
-    return Batches(**dataset, 3, 3);
-  };
-  const std::vector<Tensor> expected = read();  // room for none
-  ASSERT_EQ(expected.size(), 9u);
-  for (const std::string& folder : {std::string(), path()}) {
-    for (const int64_t bytes : {50'000, 1'000'000}) {  // for three, and for all
-      options.cache = {.bytes = bytes, .folder = folder};
-      const std::vector<Tensor> batches = read();
-      ASSERT_EQ(batches.size(), expected.size());
-      for (size_t i = 0; i < batches.size(); ++i) EXPECT_TRUE(SameBits(batches[i], expected[i])) << bytes;
-    }
-  }
-  // Once they are kept, the files are not read any more.
-  options.cache.folder = "";
-  const auto dataset = OpenImages(path(), options);
-  ASSERT_TRUE(dataset.ok());
-  EXPECT_EQ(Batches(**dataset, 1, 1).size(), 3u);
-  fs::remove_all(folder_ / "noise");
-  EXPECT_EQ(Batches(**dataset, 1, 1).size(), 3u);
-
-  WriteClasses();
-  EXPECT_THAT(std::string(OpenImages(path(), {.cache = {.bytes = 9, .folder = path("none")}}).status().message()),
-              HasSubstr("cannot make a file in it for the cache of pictures"));
-  EXPECT_THAT(
-      std::string(OpenImages(path(), {.cache = {.bytes = int64_t{1} << 50, .folder = path()}}).status().message()),
-      HasSubstr("No room for a cache of 1125899906842624 bytes of pictures in"));
-}
-
 // The batches of a prefetcher over these pictures.
 std::vector<Tensor> Batches(const Dataset& dataset, int threads, int64_t epochs) {
   const auto source = Prefetcher::Create(dataset, {.batch_size = 2, .seed = 9, .epochs = epochs, .threads = threads});
@@ -317,6 +278,45 @@ TEST_F(PicturesTest, VaryFromEpochToEpochAndNotWithThreads) {
   const auto resident = Prefetcher::Create(
       **dataset, {.batch_size = 2, .images = {{"image", {}}}, .augment = AugmentBy::kStepFromResident});
   EXPECT_THAT(std::string(resident.status().message()), HasSubstr("differ from epoch to epoch"));
+}
+
+TEST_F(PicturesTest, ACacheChangesNothing) {
+  std::vector<uint8_t> noise(80 * 60 * 3);
+  for (uint8_t& value : noise) value = static_cast<uint8_t>(TestRandom()());
+  for (int i = 0; i < 6; ++i) {
+    std::rotate(noise.begin(), noise.begin() + 999, noise.end());
+    Write(absl::StrCat("noise/", i, ".jpg"), EncodeAnyJpeg(noise, 80, 60));
+  }
+  PictureOptions options{.height = 9, .width = 9, .random_crop = RandomResizedCrop{}, .cache = {.bytes = 1}};
+  const auto read = [&] {
+    const auto dataset = OpenImages(path(), options);
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return Batches(**dataset, 3, 3);
+  };
+  const std::vector<Tensor> expected = read();  // room for none
+  ASSERT_EQ(expected.size(), 9u);
+  for (const std::string& folder : {std::string(), path()}) {
+    for (const int64_t bytes : {50'000, 1'000'000}) {  // for three, and for all
+      options.cache = {.bytes = bytes, .folder = folder};
+      const std::vector<Tensor> batches = read();
+      ASSERT_EQ(batches.size(), expected.size());
+      for (size_t i = 0; i < batches.size(); ++i) EXPECT_TRUE(SameBits(batches[i], expected[i])) << bytes;
+    }
+  }
+  // Once they are kept, the files are not read any more.
+  options.cache.folder = "";
+  const auto dataset = OpenImages(path(), options);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ(Batches(**dataset, 1, 1).size(), 3u);
+  fs::remove_all(folder_ / "noise");
+  EXPECT_EQ(Batches(**dataset, 1, 1).size(), 3u);
+
+  WriteClasses();
+  EXPECT_THAT(std::string(OpenImages(path(), {.cache = {.bytes = 9, .folder = path("none")}}).status().message()),
+              HasSubstr("cannot make a file in it for the cache of pictures"));
+  EXPECT_THAT(
+      std::string(OpenImages(path(), {.cache = {.bytes = int64_t{1} << 50, .folder = path()}}).status().message()),
+      HasSubstr("No room for a cache of 1125899906842624 bytes of pictures in"));
 }
 
 TEST_F(PicturesTest, SkipsBrokenFilesIfAsked) {

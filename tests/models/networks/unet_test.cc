@@ -20,7 +20,8 @@ TEST_F(UNetTest, HasTheParametersOfThePaper) {
 // A pixel is seen from as far as the smallest images carry it, and each output is at its place.
 TEST_F(UNetTest, LooksAroundEachPixel) {
   const Output images = Images(32, 32, 2);
-  const Output logits = UNet(scope_, images, {.classes = 3, .width = 4, .depth = 2, .batch_norm = true, .training = false});
+  const Output logits =
+      UNet(scope_, images, {.classes = 3, .width = 4, .depth = 2, .batch_norm = true, .training = false});
   Start();
   Tensor a = Random({1, 32, 32, 2}), b = a.Clone();
   b.data<float>()[(16 * 32 + 16) * 2] += 1;
