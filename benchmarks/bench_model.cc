@@ -150,6 +150,7 @@ absl::StatusOr<BenchModel> FindModel(const std::string& name) {
     model.fields[0].shape = {network->size, network->size, 3};
     model.fields[1].categories = kImageNetClasses;
     model.batch = 32;
+    model.compared_losses = 2;
     model.loss = ClassifierLoss([network](const Scope& scope, Output images) {
       return network->build(scope, images, {.classes = kImageNetClasses, .dropout = 0});
     });

@@ -60,16 +60,26 @@ constexpr void (*kModelOps[])(OpRegistry& registry) = {
     RegisterAxisScans, RegisterExtremes, RegisterSums, RegisterTopK,
     // ops/resize
     RegisterResizeOps};
-// Ops that occur in training and evaluation only, and ops that rewrites make for GPUs.
+// Ops that occur in training and evaluation only, and ops that rewrites make for GPUs. The gradients that have much
+// code are among them, so that it does not become part of libbelfry_inference.
 constexpr void (*kTrainingOps[])(OpRegistry& registry) = {
+    // ops/attention
+    RegisterAttentionGradients,
     // ops/collective
     RegisterCollectiveOps,
+    // ops/convolution
+    RegisterConv2DGradients, RegisterFusedConv2DGradients,
     // ops/losses
     RegisterCrossEntropy, RegisterL2Loss, RegisterSigmoidCrossEntropy,
     // ops/normalisation
-    RegisterMoments, RegisterResidualNorms,
+    RegisterBatchNormGradients, RegisterGroupNormGradients, RegisterLayerNormGradients, RegisterLrnGradients,
+    RegisterMoments, RegisterResidualNorms, RegisterRmsNormGradients,
+    // ops/pooling
+    RegisterPoolGradients,
     // ops/product
     RegisterMatMulEnds,
+    // ops/recurrent
+    RegisterGruGradients, RegisterLstmGradients,
     // ops/state
     RegisterStateOps,
     // ops/summary

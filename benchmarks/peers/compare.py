@@ -103,7 +103,7 @@ def compare(options, model, threads):
                                          f"{', '.join(commands)}")
             rounding = "tf32" if options.device == "cuda" and options.tf32 == "true" else "float32"
             rounding = options.dtype if options.dtype != "float32" else rounding
-            if why := sides_of.losses_differ(running, rounding, networks.is_transformer(model), options.tolerance):
+            if why := sides_of.losses_differ(running, rounding, networks.is_transformer(model), options.tolerance or networks.tolerance(model)):
                 raise sides_of.SideError(f"{model}: {why}")
             scale = 1 if model == "s5" else batch(options, model) * (TOKENS if networks.is_transformer(model) else 1)
             sides_of.run_in_turn(running, options.rounds, options.seconds, scale)

@@ -199,7 +199,18 @@ ADAMW_DECAY = 0.01  # of matrices, embeddings among them
 
 def compared_losses(model):
     """The number of first steps whose losses must agree."""
+    if model.startswith("imagenet_"):
+        return 2
     return 50 if is_transformer(model) else 5
+
+
+def tolerance(model):
+    """A relative difference of losses that is allowed at every step; 0: what rounding of the dtype explains.
+
+    The rounding of one step changes the next loss of MobileNetV2 by up to 1e-3: with batch 4, float64 gives 6.2164,
+    PyTorch 2.15 in float32 6.2214, and Belfry 6.2144.
+    """
+    return 3e-3 if model == "imagenet_mobilenet_v2" else 0
 
 
 def has_momentum(model):

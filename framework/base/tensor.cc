@@ -118,6 +118,7 @@ std::vector<double> Tensor::ToDoubles(int64_t count) const {
 std::string Tensor::ToString(int64_t values) const {
   std::string text =
       absl::StrCat("Tensor<type: ", TensorFlowShortName(dtype_), " shape: ", shape_.ToString(), " values: ");
+  if (elements_ > 0 && raw() == nullptr) return absl::StrCat(text, "not kept>");  // WithoutData
   for (int64_t i = 0; i < std::min(values, elements_); ++i) {
     absl::StrAppend(&text, i > 0 ? " " : "", ElementAsString(*this, i));
   }

@@ -148,19 +148,40 @@ Output AddAttention(const Scope& scope, absl::string_view op, std::vector<Output
   return scope.Add(op, std::move(inputs), std::move(attrs));
 }
 
+// An op and its gradient, for q, k and v apart or packed into one tensor.
+struct Form {
+  std::string name;
+  std::vector<ArgDef> inputs, gradients;
+  std::vector<AttrDef> attrs;
+  ShapeFunction shape;
+};
+Form Separate() {
+  return {"Attention",
+          {{"q"}, {"k"}, {"v"}},
+          {{"dq"}, {"dk"}, {"dv"}},
+          {{"causal", false}, {"scale", 0.0}},
+          AttentionShape};
+}
+Form Packed() {
+  return {"SelfAttention",
+          {{"qkv"}},
+          {{"dqkv"}},
+          {{"kv_heads", int64_t{1}}, {"causal", false}, {"scale", 0.0}},
+          SelfAttentionShape};
+}
+std::vector<TypeVar> AttentionTypes() { return {{"T", kFloatTypes}, {"U", kWideFloatTypes}}; }
+ArgDef SumsArg() { return {.name = "log_sum_exp", .type = "U"}; }
+ArgDef MaskArg() { return {.name = "mask", .list = true}; }
+
 template <bool packed>
-void RegisterForm(OpRegistry& registry, const std::string& name, const std::vector<ArgDef>& inputs,
-                  const std::vector<ArgDef>& gradients, std::vector<AttrDef> attrs, ShapeFunction shape) {
+void RegisterForward(OpRegistry& registry, const Form& form) {
   constexpr int kInputs = packed ? 1 : 3;
-  const std::vector<TypeVar> types = {{"T", kFloatTypes}, {"U", kWideFloatTypes}};
-  const ArgDef sums = {.name = "log_sum_exp", .type = "U"}, mask = {.name = "mask", .list = true};
-  attrs.insert(attrs.end(), {{"causal", false}, {"scale", 0.0}});
-  OpDef forward = {.name = name,
-                   .inputs = inputs,
-                   .outputs = {{"y"}, sums},
-                   .types = types,
-                   .attrs = attrs,
-                   .shape = std::move(shape),
+  OpDef forward = {.name = form.name,
+                   .inputs = form.inputs,
+                   .outputs = {{"y"}, SumsArg()},
+                   .types = AttentionTypes(),
+                   .attrs = form.attrs,
+                   .shape = form.shape,
                    .flops = AttentionFlops<packed, kInputs, 2>,
                    .gradient = AttentionGradient<kInputs>,
                    .kernels = Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
@@ -168,13 +189,18 @@ void RegisterForm(OpRegistry& registry, const std::string& name, const std::vect
                        return attention::MakeForward<typename decltype(tag)::type>(spec, packed);
                      };
                    })};
-  forward.inputs.push_back(mask);
+  forward.inputs.push_back(MaskArg());
   registry.Add(forward);
-  OpDef backward = {.name = name + "Grad",
-                    .inputs = inputs,
-                    .outputs = gradients,
-                    .types = types,
-                    .attrs = attrs,
+}
+
+template <bool packed>
+void RegisterBackward(OpRegistry& registry, const Form& form) {
+  constexpr int kInputs = packed ? 1 : 3;
+  OpDef backward = {.name = form.name + "Grad",
+                    .inputs = form.inputs,
+                    .outputs = form.gradients,
+                    .types = AttentionTypes(),
+                    .attrs = form.attrs,
                     .shape = AttentionGradShape<kInputs>,
                     .flops = AttentionFlops<packed, kInputs + 3, 5>,
                     .gradient = NoSecondDerivative(),
@@ -183,7 +209,7 @@ void RegisterForm(OpRegistry& registry, const std::string& name, const std::vect
                         return attention::MakeBackward<typename decltype(tag)::type>(spec, packed);
                       };
                     })};
-  backward.inputs.insert(backward.inputs.end(), {{"y"}, sums, {"dy"}, mask});
+  backward.inputs.insert(backward.inputs.end(), {{"y"}, SumsArg(), {"dy"}, MaskArg()});
   registry.Add(backward);
 }
 
@@ -197,8 +223,13 @@ Output SelfAttention(OpScope scope, Output qkv, int64_t kv_heads, const Attentio
 }
 
 void RegisterAttention(OpRegistry& registry) {
-  RegisterForm<false>(registry, "Attention", {{"q"}, {"k"}, {"v"}}, {{"dq"}, {"dk"}, {"dv"}}, {}, AttentionShape);
-  RegisterForm<true>(registry, "SelfAttention", {{"qkv"}}, {{"dqkv"}}, {{"kv_heads", int64_t{1}}}, SelfAttentionShape);
+  RegisterForward<false>(registry, Separate());
+  RegisterForward<true>(registry, Packed());
+}
+
+void RegisterAttentionGradients(OpRegistry& registry) {
+  RegisterBackward<false>(registry, Separate());
+  RegisterBackward<true>(registry, Packed());
 }
 
 }  // namespace belfry::ops

@@ -6,8 +6,9 @@
 
 namespace belfry::ops {
 
-void RegisterAttention(OpRegistry& registry);  // attention.cc
-void RegisterRotary(OpRegistry& registry);     // rotary.cc
+void RegisterAttention(OpRegistry& registry);           // attention.cc
+void RegisterAttentionGradients(OpRegistry& registry);  // attention.cc
+void RegisterRotary(OpRegistry& registry);              // rotary.cc
 
 // In the CUDA module.
 void AddAttentionForwardGpuKernels(KernelTable& table);  // attention.cu

@@ -123,6 +123,9 @@ void RegisterConv2D(OpRegistry& registry) {
        .kernels =
            Kernels<float, double, BFloat16>("CPU", [](auto tag) { return &MakeConv2D<typename decltype(tag)::type>; })},
       ForwardByWinograd()));
+}
+
+void RegisterConv2DGradients(OpRegistry& registry) {
   registry.Add(WithSixteenBits(
       {.name = "Conv2DBackpropInput",
        .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}},

@@ -6,9 +6,11 @@
 
 namespace belfry::ops {
 
-void RegisterConv2D(OpRegistry& registry);           // conv2d.cc
-void RegisterConv2DTranspose(OpRegistry& registry);  // conv2d_transpose.cc
-void RegisterFusedConv2D(OpRegistry& registry);      // fused.cc
+void RegisterConv2D(OpRegistry& registry);                // conv2d.cc
+void RegisterConv2DGradients(OpRegistry& registry);       // conv2d.cc
+void RegisterConv2DTranspose(OpRegistry& registry);       // conv2d_transpose.cc
+void RegisterFusedConv2D(OpRegistry& registry);           // fused.cc
+void RegisterFusedConv2DGradients(OpRegistry& registry);  // fused.cc
 
 // In the CUDA module.
 void AddConv2DGpuKernels(KernelTable& table);  // conv2d_gpu.cc

@@ -112,6 +112,9 @@ void RegisterFusedConv2D(OpRegistry& registry) {
        .kernels = Kernels<float, double, BFloat16>(
            "CPU", [](auto tag) { return &MakeFusedConv2D<typename decltype(tag)::type>; })},
       FusedByWinograd));
+}
+
+void RegisterFusedConv2DGradients(OpRegistry& registry) {
   registry.Add(WithSixteenBits(
       {.name = "Conv2DBackpropFilterBias",
        .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},

@@ -288,6 +288,9 @@ std::vector<Output> BatchNormGradient(const Scope& scope, const Node& node, absl
   return gradients;
 }
 
+std::vector<TypeVar> NormTypes() { return {{"T", kFloatTypes}, {"U", kWideFloatTypes}}; }
+AttrDef EpsilonAttr() { return {"epsilon", 1e-3}; }
+
 // The gradients that rewrites make, of which `gradient` is the plain one.
 void AddFusedGradients(OpRegistry& registry, OpDef gradient) {
   gradient.name = "BatchNormReluGrad";
@@ -332,13 +335,11 @@ Output BatchNormInference(OpScope scope, Output x, Output scale, Output offset, 
 }
 
 void RegisterBatchNorm(OpRegistry& registry) {
-  const std::vector<TypeVar> types = {{"T", kFloatTypes}, {"U", kWideFloatTypes}};
-  const AttrDef epsilon = {"epsilon", 1e-3};
   OpDef norm = {.name = "BatchNorm",
                 .inputs = {{"x"}, Wide("scale"), Wide("offset")},
                 .outputs = {{"y"}, Wide("mean"), Wide("variance")},
-                .types = types,
-                .attrs = {epsilon},
+                .types = NormTypes(),
+                .attrs = {EpsilonAttr()},
                 .shape = TrainingShape,
                 .gradient = BatchNormGradient,
                 .in_place = {{0, 0}},
@@ -348,25 +349,13 @@ void RegisterBatchNorm(OpRegistry& registry) {
   registry.Add({.name = "BatchNormInference",
                 .inputs = {{"x"}, Wide("scale"), Wide("offset"), Wide("mean"), Wide("variance")},
                 .outputs = {{"y"}},
-                .types = types,
-                .attrs = {epsilon},
+                .types = NormTypes(),
+                .attrs = {EpsilonAttr()},
                 .shape = InferenceShape,
                 .gradient = BatchNormGradient,
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeInference<typename decltype(tag)::type>; })});
-  OpDef gradient = {.name = "BatchNormGrad",
-                    .inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("mean"), Wide("variance")},
-                    .outputs = {{"dx"}, Wide("dscale"), Wide("doffset")},
-                    .types = types,
-                    .attrs = {epsilon, {"fixed_statistics", false}},
-                    .shape = NormGradShape,
-                    .gradient = NoSecondDerivative(),
-                    .in_place = {{1, 0}},
-                    .kernels = Kernels<float, double, Half, BFloat16>(
-                        "CPU", [](auto tag) { return &MakeGrad<Then::kNothing, typename decltype(tag)::type>; })};
-  registry.Add(gradient);
-
   // The fused forms, produced by the fusion pass.
   norm.name = "BatchNormRelu";
   norm.gradient = NoGradient(kByThePass);
@@ -379,6 +368,20 @@ void RegisterBatchNorm(OpRegistry& registry) {
   norm.kernels = Kernels<float, double, Half, BFloat16>(
       "CPU", [](auto tag) { return &MakeTraining<Then::kAddRelu, typename decltype(tag)::type>; });
   registry.Add(norm);
+}
+
+void RegisterBatchNormGradients(OpRegistry& registry) {
+  OpDef gradient = {.name = "BatchNormGrad",
+                    .inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("mean"), Wide("variance")},
+                    .outputs = {{"dx"}, Wide("dscale"), Wide("doffset")},
+                    .types = NormTypes(),
+                    .attrs = {EpsilonAttr(), {"fixed_statistics", false}},
+                    .shape = NormGradShape,
+                    .gradient = NoSecondDerivative(),
+                    .in_place = {{1, 0}},
+                    .kernels = Kernels<float, double, Half, BFloat16>(
+                        "CPU", [](auto tag) { return &MakeGrad<Then::kNothing, typename decltype(tag)::type>; })};
+  registry.Add(gradient);
   AddFusedGradients(registry, std::move(gradient));
 }
 

@@ -97,6 +97,8 @@ std::vector<Output> GroupNormGradient(const Scope& scope, const Node& node, absl
   return gradients;
 }
 
+std::vector<AttrDef> GroupNormAttrs() { return {{"groups", int64_t{1}, true}, {"epsilon", 1e-5}}; }
+
 }  // namespace
 
 Output GroupNorm(OpScope scope, Output x, Output scale, Output offset, int64_t groups, double epsilon) {
@@ -104,22 +106,24 @@ Output GroupNorm(OpScope scope, Output x, Output scale, Output offset, int64_t g
 }
 
 void RegisterGroupNorm(OpRegistry& registry) {
-  const std::vector<AttrDef> attrs = {{"groups", int64_t{1}, true}, {"epsilon", 1e-5}};
   registry.Add({.name = "GroupNorm",
                 .inputs = {{"x"}, {"scale"}, {"offset"}},
                 .outputs = {{"y"}},
                 .types = {{"T", kFloatTypes}},
-                .attrs = attrs,
+                .attrs = GroupNormAttrs(),
                 .shape = GroupNormShape,
                 .gradient = GroupNormGradient,
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeGroupNorm<typename decltype(tag)::type>; })});
+}
+
+void RegisterGroupNormGradients(OpRegistry& registry) {
   registry.Add({.name = "GroupNormGrad",
                 .inputs = {{"x"}, {"scale"}, {"dy"}},
                 .outputs = {{"dx"}, {"dscale"}, {"doffset"}},
                 .types = {{"T", kFloatTypes}},
-                .attrs = attrs,
+                .attrs = GroupNormAttrs(),
                 .shape = GroupNormGradShape,
                 .gradient = NoSecondDerivative(),
                 .in_place = {{0, 0}, {2, 0}},

@@ -99,6 +99,9 @@ void RegisterLayerNorm(OpRegistry& registry) {
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeLayerNorm<typename decltype(tag)::type>; })});
+}
+
+void RegisterLayerNormGradients(OpRegistry& registry) {
   registry.Add({.name = "LayerNormGrad",
                 .inputs = {{"x"}, {"scale"}, {"dy"}},
                 .outputs = {{"dx"}, {"dscale"}, {"doffset"}},

@@ -171,6 +171,8 @@ absl::StatusOr<std::vector<Shape>> LrnShape(const ShapeArgs& args) {
   return SameAsAll(args);
 }
 
+std::vector<AttrDef> LrnAttrs() { return {{"depth_radius", int64_t{5}}, {"bias", 1.0}, {"alpha", 1.0}, {"beta", 0.5}}; }
+
 }  // namespace
 
 Output LocalResponseNormalization(OpScope scope, Output x, const LrnOptions& options) {
@@ -182,24 +184,26 @@ Output LocalResponseNormalization(OpScope scope, Output x, const LrnOptions& opt
 }
 
 void RegisterLrn(OpRegistry& registry) {
-  const std::vector<AttrDef> attrs = {{"depth_radius", int64_t{5}}, {"bias", 1.0}, {"alpha", 1.0}, {"beta", 0.5}};
-  std::vector<AttrDef> with_mask = attrs;
-  with_mask.push_back({"masked", false});  // set by the rewrite "lrn_masks"
   registry.Add({.name = "LRN",
                 .inputs = {{"x"}},
                 .outputs = {{"y"}},
                 .types = {{"T", kFloatTypes}},
-                .attrs = attrs,
+                .attrs = LrnAttrs(),
                 .shape = LrnShape,
                 .gradient = GradientFrom("LRNGrad", /*from_output=*/false, {"depth_radius", "bias", "alpha", "beta"}),
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeLrn<typename decltype(tag)::type>; })});
+}
+
+void RegisterLrnGradients(OpRegistry& registry) {
+  std::vector<AttrDef> attrs = LrnAttrs();
+  attrs.push_back({"masked", false});  // set by the rewrite "lrn_masks"
   registry.Add({.name = "LRNGrad",
                 .inputs = {{"dy"}, {"x"}},
                 .outputs = {{"dx"}},
                 .types = {{"T", kFloatTypes}},
-                .attrs = with_mask,
+                .attrs = attrs,
                 .shape = LrnShape,
                 .gradient = NoSecondDerivative(),
                 .in_place = {{0, 0}, {1, 0}},

@@ -6,14 +6,19 @@
 
 namespace belfry::ops {
 
-void RegisterLrn(OpRegistry& registry);            // lrn.cc
-void RegisterMoments(OpRegistry& registry);        // moments.cc
-void RegisterBatchNorm(OpRegistry& registry);      // batch_norm.cc
-void RegisterFilterNorm(OpRegistry& registry);     // filter_norm.cc
-void RegisterLayerNorm(OpRegistry& registry);      // layer_norm.cc
-void RegisterRmsNorm(OpRegistry& registry);        // rms_norm.cc
-void RegisterGroupNorm(OpRegistry& registry);      // group_norm.cc
-void RegisterResidualNorms(OpRegistry& registry);  // residual_norms.cc
+void RegisterLrn(OpRegistry& registry);                 // lrn.cc
+void RegisterLrnGradients(OpRegistry& registry);        // lrn.cc
+void RegisterMoments(OpRegistry& registry);             // moments.cc
+void RegisterBatchNorm(OpRegistry& registry);           // batch_norm.cc
+void RegisterBatchNormGradients(OpRegistry& registry);  // batch_norm.cc
+void RegisterFilterNorm(OpRegistry& registry);          // filter_norm.cc
+void RegisterLayerNorm(OpRegistry& registry);           // layer_norm.cc
+void RegisterLayerNormGradients(OpRegistry& registry);  // layer_norm.cc
+void RegisterRmsNorm(OpRegistry& registry);             // rms_norm.cc
+void RegisterRmsNormGradients(OpRegistry& registry);    // rms_norm.cc
+void RegisterGroupNorm(OpRegistry& registry);           // group_norm.cc
+void RegisterGroupNormGradients(OpRegistry& registry);  // group_norm.cc
+void RegisterResidualNorms(OpRegistry& registry);       // residual_norms.cc
 
 // In the CUDA module.
 void AddBatchNormGpuKernels(KernelTable& table);  // batch_norm.cu

@@ -85,6 +85,9 @@ void RegisterRmsNorm(OpRegistry& registry) {
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeRmsNorm<typename decltype(tag)::type>; })});
+}
+
+void RegisterRmsNormGradients(OpRegistry& registry) {
   registry.Add({.name = "RmsNormGrad",
                 .inputs = {{"x"}, {"scale"}, {"dy"}},
                 .outputs = {{"dx"}, {"dscale"}},

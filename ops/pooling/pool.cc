@@ -342,15 +342,6 @@ void RegisterPool(OpRegistry& registry) {
        },
        .kernels = Kernels<float, double, BFloat16>(
            "CPU", [](auto tag) { return &MakeMaxPool<typename decltype(tag)::type>; })}));
-  registry.Add(WithSixteenBits({.name = "MaxPoolGrad",
-                                .inputs = {{.name = "x", .shape_only = true}, {.name = "winners", .type = "W"}, {"dy"}},
-                                .outputs = {{"dx"}},
-                                .types = {{"T", kFloatTypes}, {"W", kWinnerTypes}},
-                                .attrs = PoolAttrDefs(),
-                                .shape = PoolGradShape,
-                                .gradient = NoSecondDerivative(),
-                                .kernels = Kernels<float, double, BFloat16>(
-                                    "CPU", [](auto tag) { return &MakeMaxPoolGrad<typename decltype(tag)::type>; })}));
   registry.Add(WithSixteenBits(
       {.name = "AvgPool",
        .inputs = {{"x"}},
@@ -363,6 +354,18 @@ void RegisterPool(OpRegistry& registry) {
        },
        .kernels = Kernels<float, double, BFloat16>(
            "CPU", [](auto tag) { return &MakeAvgPool<typename decltype(tag)::type>; })}));
+}
+
+void RegisterPoolGradients(OpRegistry& registry) {
+  registry.Add(WithSixteenBits({.name = "MaxPoolGrad",
+                                .inputs = {{.name = "x", .shape_only = true}, {.name = "winners", .type = "W"}, {"dy"}},
+                                .outputs = {{"dx"}},
+                                .types = {{"T", kFloatTypes}, {"W", kWinnerTypes}},
+                                .attrs = PoolAttrDefs(),
+                                .shape = PoolGradShape,
+                                .gradient = NoSecondDerivative(),
+                                .kernels = Kernels<float, double, BFloat16>(
+                                    "CPU", [](auto tag) { return &MakeMaxPoolGrad<typename decltype(tag)::type>; })}));
   registry.Add(WithSixteenBits(
       {.name = "AvgPoolGrad",
        .inputs = {{.name = "x", .shape_only = true}, {"dy"}},

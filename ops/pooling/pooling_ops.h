@@ -6,7 +6,8 @@
 
 namespace belfry::ops {
 
-void RegisterPool(OpRegistry& registry);  // pool.cc
+void RegisterPool(OpRegistry& registry);           // pool.cc
+void RegisterPoolGradients(OpRegistry& registry);  // pool.cc
 
 // In the CUDA module.
 void AddPoolGpuKernels(KernelTable& table);  // pool.cu

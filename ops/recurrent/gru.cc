@@ -82,6 +82,12 @@ void RegisterGru(OpRegistry& registry) {
                   .in_place = {{0, 2}},
                   .kernels = Kernels<float, double, Half, BFloat16>(
                       "CPU", [](auto tag) { return &recurrent::MakeGru<typename decltype(tag)::type>; })});
+  }
+}
+
+void RegisterGruGradients(OpRegistry& registry) {
+  for (const bool lengths : {false, true}) {
+    const std::string name = lengths ? "GruOfLengths" : "Gru";
     registry.Add(
         {.name = name + "Grad",
          .inputs = recurrent::WithOptional(

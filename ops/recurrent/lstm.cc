@@ -46,6 +46,9 @@ std::vector<Output> LstmGradient(const Scope& scope, const Node& node, absl::Spa
   return gradients;
 }
 
+std::vector<TypeVar> LstmTypes() { return {{"T", kFloatTypes}, {"U", kWideFloatTypes}}; }
+ArgDef CellsArg() { return {.name = "cells", .type = "U"}; }
+
 }  // namespace
 
 LstmOutputs Lstm(OpScope scope, Output x, Output weights, Output recurrent_weights, const LstmOptions& options) {
@@ -64,26 +67,30 @@ LstmOutputs Lstm(OpScope scope, Output x, Output weights, Output recurrent_weigh
 }
 
 void RegisterLstm(OpRegistry& registry) {
-  const std::vector<TypeVar> types = {{"T", kFloatTypes}, {"U", kWideFloatTypes}};
-  const ArgDef cells = {.name = "cells", .type = "U"};
   for (const bool lengths : {false, true}) {
     const std::string name = lengths ? "LstmOfLengths" : "Lstm";
     registry.Add({.name = name,
                   .inputs = recurrent::WithOptional({{"projection"}, {"recurrent_weights"}}, lengths, "initial"),
-                  .outputs = {{"y"}, {"hidden"}, {"cell"}, cells, {"gates"}},
-                  .types = types,
+                  .outputs = {{"y"}, {"hidden"}, {"cell"}, CellsArg(), {"gates"}},
+                  .types = LstmTypes(),
                   .shape = LstmShape,
                   .flops = LstmFlops,
                   .gradient = LstmGradient,
                   .in_place = {{0, 4}},
                   .kernels = Kernels<float, double, Half, BFloat16>(
                       "CPU", [](auto tag) { return &recurrent::MakeLstm<typename decltype(tag)::type>; })});
+  }
+}
+
+void RegisterLstmGradients(OpRegistry& registry) {
+  for (const bool lengths : {false, true}) {
+    const std::string name = lengths ? "LstmOfLengths" : "Lstm";
     registry.Add(
         {.name = name + "Grad",
-         .inputs = recurrent::WithOptional({{"gates"}, {"recurrent_weights"}, cells, {"dy"}, {"dhidden"}, {"dcell"}},
-                                           lengths, "initial_cell"),
+         .inputs = recurrent::WithOptional(
+             {{"gates"}, {"recurrent_weights"}, CellsArg(), {"dy"}, {"dhidden"}, {"dcell"}}, lengths, "initial_cell"),
          .outputs = {{"dprojection"}, {"dinitial_hidden"}, {"dinitial_cell"}},
-         .types = types,
+         .types = LstmTypes(),
          .shape = LstmGradShape,
          .flops = LstmFlops,
          .gradient = NoSecondDerivative(),

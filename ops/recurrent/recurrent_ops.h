@@ -6,9 +6,11 @@
 
 namespace belfry::ops {
 
-void RegisterLstm(OpRegistry& registry);         // lstm.cc
-void RegisterGru(OpRegistry& registry);          // gru.cc
-void RegisterSequenceOps(OpRegistry& registry);  // sequence.cc
+void RegisterLstm(OpRegistry& registry);           // lstm.cc
+void RegisterLstmGradients(OpRegistry& registry);  // lstm.cc
+void RegisterGru(OpRegistry& registry);            // gru.cc
+void RegisterGruGradients(OpRegistry& registry);   // gru.cc
+void RegisterSequenceOps(OpRegistry& registry);    // sequence.cc
 
 // In the CUDA module.
 void AddLstmGpuKernels(KernelTable& table);      // lstm.cu

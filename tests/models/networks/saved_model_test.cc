@@ -184,6 +184,33 @@ TEST_F(SavedModelTest, ComputesWhatDependsOnWeightsAlone) {
   EXPECT_TRUE(SameBits((*step)->fetched(0), Run({{x, value}}, {y})[0]));
 }
 
+// Several runners of one plan share their weights, of which those that kernels have in another form are not kept.
+TEST_F(SavedModelTest, RunnersShareWeights) {
+  const Output x = ops::Placeholder(scope_, DType::kFloat32, {Shape::kUnknown, 8, 8, 16});
+  const Output conv = Conv2D(scope_, "conv", x, 32, 3, {.activation = Activation::kRelu});
+  const Output y = Dense(scope_, "dense", Flatten(scope_, conv), 24);
+  Start();
+  ASSERT_TRUE(Save({{"x", x}}, {{"y", y}}).ok());
+  const std::string dump = path_ + ".plans";
+  const auto model = SavedModel::Open(path_, BuiltinOps(), devices_, {.dump_plan = dump});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const Tensor value = Random({5, 8, 8, 16});
+  const Tensor expected = Run({{x, value}}, {y})[0].Clone();
+  auto first = model->Prepare({value.shape()});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second = model->Prepare({value.shape()});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(&(*first)->plan(), &(*second)->plan());
+  first->reset();
+  const auto third = model->Prepare({value.shape()});
+  ASSERT_TRUE(third.ok()) << third.status();
+  for (const auto* step : {&second, &third}) {
+    ASSERT_TRUE((**step)->Run({value}).ok());
+    EXPECT_TRUE(SameBits((**step)->fetched(0), expected));
+  }
+  fs::remove_all(dump);
+}
+
 TEST_F(SavedModelTest, HasTheVariablesByName) {
   SaveMlp();
   const auto file = io::SafetensorsFile::Open(path_);
