@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -13,6 +12,7 @@
 #include "framework/base/status.h"
 #include "framework/data/text/text.h"
 #include "framework/data/text/tokens.h"
+#include "framework/io/utf8.h"
 #include "trainers/datasets/language.h"
 
 namespace belfry::trainers {
@@ -79,19 +79,9 @@ namespace {
 // The bytes of the character of UTF-8 that `text` begins with; 0 if it begins with none, or with a control character
 // other than a line's end and a tab. A terminal would obey those, U+0080 to U+009F among them.
 size_t LengthOfCharacter(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return absl::ascii_iscntrl(first) && first != '\n' && first != '\t' ? 0 : 1;
-  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
-  uint32_t code = first & (0x7F >> length);
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-    code = code << 6 | (byte(i) & 0x3F);
-  }
-  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = 0xD800 <= code && code <= 0xDFFF;
-  return code < kLeast[length] || code < 0xA0 || surrogate || code > 0x10FFFF ? 0 : length;
+  const auto [code, size] = io::FirstUtf8(text);
+  const bool control = code < 0x20 || (0x7F <= code && code < 0xA0);
+  return control && code != '\n' && code != '\t' ? 0 : size;
 }
 
 }  // namespace

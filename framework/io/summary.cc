@@ -12,31 +12,16 @@
 #include "framework/base/status.h"
 #include "framework/io/event.pb.h"
 #include "framework/io/png.h"
+#include "framework/io/utf8.h"
 
 namespace belfry::io {
 namespace {
-
-// Length in bytes of the UTF-8 character at the beginning of `text` (RFC 3629), or 0 if there is no valid one.
-size_t CharacterSize(absl::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto follows = [&](size_t i) { return (byte(i) & 0xC0) == 0x80; };
-  const unsigned first = byte(0), second = byte(1);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return follows(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const bool shortest = first != 0xE0 || second >= 0xA0, surrogate = first == 0xED && second >= 0xA0;
-    return follows(1) && follows(2) && shortest && !surrogate ? 3 : 0;
-  }
-  if (first < 0xF0 || first > 0xF4) return 0;
-  const bool in_range = (first != 0xF0 || second >= 0x90) && (first != 0xF4 || second < 0x90);
-  return follows(1) && follows(2) && follows(3) && in_range ? 4 : 0;
-}
 
 // `tag` with '?' for each byte that is not valid UTF-8; readers reject a file with invalid UTF-8.
 std::string ValidTag(absl::string_view tag) {
   std::string valid;
   while (!tag.empty()) {
-    const size_t size = CharacterSize(tag);
+    const size_t size = FirstUtf8(tag).size;
     valid.append(size == 0 ? "?" : std::string(tag.substr(0, size)));
     tag.remove_prefix(std::max<size_t>(size, 1));
   }

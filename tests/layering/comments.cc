@@ -12,10 +12,15 @@ namespace belfry::layering {
 namespace {
 
 // Products, methods, instructions, and functions of other projects that comments compare ours with.
-constexpr absl::string_view kOfOthers[] = {
-    "DeVries",  "DeepLearningExamples", "EfficientNet", "EnsureSpecification", "F16C", "FlashAttention", "GoogleTest",
-    "ImageNet", "IndexedSlices",        "InfiniBand",   "MurmurHash3",         "NeoX", "ReLU6",          "ResNet",
-    "RoFormer", "ThreadSanitizer"};
+constexpr absl::string_view kOfOthers[] = {"DeVries",       "DeepLearningExamples",
+                                           "EfficientNet",  "EnsureSpecification",
+                                           "F16C",          "FlashAttention",
+                                           "GoogleTest",    "ImageNet",
+                                           "IndexedSlices", "InfiniBand",
+                                           "MurmurHash3",   "NeoX",
+                                           "OpenAI",        "ReLU6",
+                                           "ResNet",        "RoBERTa",
+                                           "RoFormer",      "ThreadSanitizer"};
 // Made up in a comment's example.
 constexpr absl::string_view kInExamples[] = {"AddRowToMatrix", "FuseMine", "MakeAdd", "MakeStatusOr"};
 
