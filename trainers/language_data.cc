@@ -20,11 +20,40 @@ namespace belfry::trainers {
 using Kind = LanguageData::Kind;
 
 absl::string_view LanguageData::unit() const {
+  if (tokenizer != nullptr) return "token";
   return kind == Kind::kText ? "byte" : kind == Kind::kTokens ? "token" : "symbol";
 }
 
+std::optional<int32_t> LanguageData::TextEnd() const {
+  if (tokenizer == nullptr) return std::nullopt;
+  for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>"}) {
+    if (const auto token = tokenizer->Find(name)) return token;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+absl::StatusOr<data::TextData> OpenTokenFiles(const LanguageDataOptions& options, const data::Tokenizer* tokenizer) {
+  if (tokenizer != nullptr && tokenizer->vocabulary() > options.vocabulary) {
+    return absl::InvalidArgumentError(absl::StrCat("the vocabulary of ", options.tokenizer, " has ",
+                                                   tokenizer->vocabulary(),
+                                                   " tokens, more than --vocabulary=", options.vocabulary));
+  }
+  return data::OpenTokens(options.path,
+                          {.window = options.context, .vocabulary = options.vocabulary, .bits = options.token_bits});
+}
+
+}  // namespace
+
 absl::StatusOr<LanguageData> OpenLanguageData(const LanguageDataOptions& options) {
   LanguageData data;
+  if (!options.tokenizer.empty()) {
+    if (options.path.empty()) {
+      return absl::InvalidArgumentError("--tokenizer is for text; name a file or a folder of it by --data_dir");
+    }
+    ASSIGN_OR_RETURN(data.tokenizer, data::OpenTokenizer(options.tokenizer));
+  }
   if (options.path.empty()) {
     ASSIGN_OR_RETURN(data::Language language,
                      data::GenerateLanguage({.source = {.seed = options.seed}, .window = options.context}));
@@ -34,9 +63,9 @@ absl::StatusOr<LanguageData> OpenLanguageData(const LanguageDataOptions& options
     ASSIGN_OR_RETURN(const bool tokens, data::HoldsTokens(options.path));
     data.kind = tokens ? Kind::kTokens : Kind::kText;
     if (tokens) {
-      ASSIGN_OR_RETURN(data.parts, data::OpenTokens(options.path, {.window = options.context,
-                                                                   .vocabulary = options.vocabulary,
-                                                                   .bits = options.token_bits}));
+      ASSIGN_OR_RETURN(data.parts, OpenTokenFiles(options, data.tokenizer.get()));
+    } else if (data.tokenizer != nullptr) {
+      ASSIGN_OR_RETURN(data.parts, data::OpenText(options.path, *data.tokenizer, {.window = options.context}));
     } else {
       ASSIGN_OR_RETURN(data.parts, data::OpenText(options.path, {.window = options.context}));
     }
@@ -49,6 +78,7 @@ absl::StatusOr<LanguageData> OpenLanguageData(const LanguageDataOptions& options
 }
 
 absl::StatusOr<std::vector<int32_t>> ParsePrompt(const LanguageData& data, const std::string& prompt) {
+  if (data.tokenizer != nullptr) return data.tokenizer->Encode(prompt);
   std::vector<int32_t> tokens;
   if (data.kind == Kind::kText) {
     for (const char c : prompt) tokens.push_back(static_cast<unsigned char>(c));
@@ -84,25 +114,59 @@ size_t LengthOfCharacter(absl::string_view text) {
   return control && code != '\n' && code != '\t' ? 0 : size;
 }
 
-}  // namespace
+std::string Printable(absl::string_view bytes) {
+  std::string text;
+  while (!bytes.empty()) {
+    const size_t length = LengthOfCharacter(bytes);
+    if (length > 0) {
+      absl::StrAppend(&text, bytes.substr(0, length));
+    } else {
+      absl::StrAppendFormat(&text, "\\x%02x", static_cast<unsigned char>(bytes[0]));
+    }
+    bytes.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return text;
+}
 
-std::string TokensText(const LanguageData& data, const std::vector<int32_t>& tokens) {
-  if (data.kind == Kind::kTokens) return absl::StrJoin(tokens, " ");
+// The bytes at the end of a text that may be the beginning of a character: up to 3.
+size_t BeginningOfCharacter(absl::string_view text) {
+  for (size_t size = 1; size <= std::min<size_t>(3, text.size()); ++size) {
+    const auto first = static_cast<unsigned char>(text[text.size() - size]);
+    if ((first & 0xC0) == 0x80) continue;
+    const size_t whole = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC2 ? 2 : 1;
+    return whole > size ? size : 0;
+  }
+  return 0;
+}
+
+bool PrintsNumbers(const LanguageData& data) { return data.kind == Kind::kTokens && data.tokenizer == nullptr; }
+
+std::string BytesOf(const LanguageData& data, absl::Span<const int32_t> tokens) {
+  if (data.tokenizer != nullptr) return data.tokenizer->Decode(tokens);
   std::string bytes;
   for (const int32_t token : tokens) {
     bytes.push_back(static_cast<char>(data.kind == Kind::kGenerated ? 'a' + token : token));
   }
-  std::string text;
-  for (absl::string_view rest = bytes; !rest.empty();) {
-    const size_t length = LengthOfCharacter(rest);
-    if (length > 0) {
-      absl::StrAppend(&text, rest.substr(0, length));
-    } else {
-      absl::StrAppendFormat(&text, "\\x%02x", static_cast<unsigned char>(rest[0]));
-    }
-    rest.remove_prefix(std::max<size_t>(length, 1));
-  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string TokensText(const LanguageData& data, absl::Span<const int32_t> tokens) {
+  return PrintsNumbers(data) ? absl::StrJoin(tokens, " ") : Printable(BytesOf(data, tokens));
+}
+
+std::string TextPrinter::Add(absl::Span<const int32_t> tokens) {
+  if (tokens.empty()) return "";
+  const bool first = std::exchange(first_, false);
+  if (PrintsNumbers(data_)) return absl::StrCat(first ? "" : " ", absl::StrJoin(tokens, " "));
+  absl::StrAppend(&held_, BytesOf(data_, tokens));
+  const size_t whole = held_.size() - BeginningOfCharacter(held_);
+  std::string text = Printable(absl::string_view(held_).substr(0, whole));
+  held_.erase(0, whole);
   return text;
 }
+
+std::string TextPrinter::Finish() { return Printable(std::exchange(held_, "")); }
 
 }  // namespace belfry::trainers

@@ -38,13 +38,25 @@ ABSL_FLAG(std::string, data_dir, "",
           "generated language.");
 ABSL_FLAG(int64_t, vocabulary, 50'257, "Vocabulary of files of tokens.");
 ABSL_FLAG(int, token_bits, 16, "Bits of a token in files without a header: 16 or 32.");
+ABSL_FLAG(
+    std::string, tokenizer, "",
+    "Tokenizer of text and prompts: a file tokenizer.json, vocab.json with merges.txt beside it, or a folder with "
+    "either, of a byte-level BPE such as those of GPT-2 and Llama 3. Empty: bytes.");
 ABSL_FLAG(int64_t, sample, 200,
           "Tokens of text to make up after training, with --restore_best by the best model; 0: none. With --steps=0 "
           "and the --train_dir "
           "of an earlier run, that is all that is done.");
 ABSL_FLAG(std::string, prompt, "",
-          "The beginning of that text; for files of tokens their numbers, separated by commas. Empty: none.");
+          "The beginning of that text; for files of tokens without --tokenizer their numbers, separated by "
+          "commas. Empty: none.");
 ABSL_FLAG(double, temperature, 1, "Divides the logits before a token is drawn; 0: always the likeliest one.");
+ABSL_FLAG(int64_t, top_k, 0, "Draw among the k likeliest tokens only; 0: among all.");
+ABSL_FLAG(double, top_p, 1,
+          "Draw among the likeliest tokens only, as few as have this probability together; 1: among all.");
+ABSL_FLAG(
+    bool, export_step, false,
+    "Let --export save a model that predicts token by token, with the keys and values of earlier tokens as inputs "
+    "and outputs, for making text (docs/saved_models.md).");
 
 namespace belfry::trainers {
 namespace {
@@ -56,6 +68,10 @@ constexpr char kUsage[] = R"(Trains a transformer to predict the next token, wit
   language_model --devices=gpu:4 --model=gpt2 --data_dir=DIR --dtype=bfloat16 --learning_rate=6e-4 --batch_size=64
                                                       DIR/train.bin and DIR/val.bin: tokens of 16 bits, as nanoGPT's
                                                       and llm.c's
+
+  language_model --devices=cpu:2 --data_dir=book.txt --tokenizer=gpt2 --model=gpt2 --init_from=gpt2/model.safetensors
+                                                      GPT-2 goes on training on a text, in its own tokens; with
+                                                      --steps=0 --prompt="Once upon a time" it only speaks
 
 --batch_size counts windows of --context tokens, over all towers. After training the loss on held-out text is printed,
 in nats and in bits, with a sample.)";
@@ -73,6 +89,12 @@ class LanguageModel final : public LanguageProgram {
   absl::Status Resume(ProgramRun& run) override;
 };
 
+models::TokenChoiceOptions ChoiceFromFlags() {
+  return {.temperature = absl::GetFlag(FLAGS_temperature),
+          .top_k = absl::GetFlag(FLAGS_top_k),
+          .top_p = absl::GetFlag(FLAGS_top_p)};
+}
+
 absl::Status LanguageModel::CheckFlags() const {
   constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
   RETURN_IF_ERROR(CheckFlag("warmup_steps", absl::GetFlag(FLAGS_warmup_steps), 0, kNoLimit));
@@ -86,7 +108,7 @@ absl::Status LanguageModel::CheckFlags() const {
   RETURN_IF_ERROR(CheckBelow1("label_smoothing", absl::GetFlag(FLAGS_label_smoothing)));
   RETURN_IF_ERROR(CheckAtLeast0("weight_decay", absl::GetFlag(FLAGS_weight_decay)));
   RETURN_IF_ERROR(CheckAtLeast0("clip_norm", absl::GetFlag(FLAGS_clip_norm)));
-  RETURN_IF_ERROR(CheckAtLeast0("temperature", absl::GetFlag(FLAGS_temperature)));
+  RETURN_IF_ERROR(models::CheckTokenChoice(ChoiceFromFlags()));
   RETURN_IF_ERROR(CheckBelow1("dropout", absl::GetFlag(FLAGS_dropout)));
   RETURN_IF_ERROR(CheckDType(absl::GetFlag(FLAGS_dtype)));
   return CheckChoice("schedule", absl::GetFlag(FLAGS_schedule), "schedules", {"cosine", "constant"});
@@ -119,6 +141,7 @@ absl::Status LanguageModel::Configure(ProgramRun& run) {
                    .context = options_.model.length,
                    .vocabulary = absl::GetFlag(FLAGS_vocabulary),
                    .token_bits = absl::GetFlag(FLAGS_token_bits),
+                   .tokenizer = absl::GetFlag(FLAGS_tokenizer),
                    .seed = run.order.seed};
   options_.learning_rate = absl::GetFlag(FLAGS_learning_rate);
   options_.schedule = absl::GetFlag(FLAGS_schedule);
@@ -126,8 +149,8 @@ absl::Status LanguageModel::Configure(ProgramRun& run) {
   options_.weight_decay = absl::GetFlag(FLAGS_weight_decay);
   TakeOptimizerFlags("adamw", options_.optimizer);
   options_.prompt = absl::GetFlag(FLAGS_prompt);
-  options_.sample = {
-      .count = absl::GetFlag(FLAGS_sample), .temperature = absl::GetFlag(FLAGS_temperature), .seed = run.order.seed};
+  options_.sample = {.count = absl::GetFlag(FLAGS_sample), .choice = ChoiceFromFlags(), .seed = run.order.seed};
+  options_.export_step = absl::GetFlag(FLAGS_export_step);
   label_smoothing_ = absl::GetFlag(FLAGS_label_smoothing);
   run.training.unit = "tokens";
   run.training.units_per_example = options_.model.length;

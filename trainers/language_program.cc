@@ -86,16 +86,43 @@ absl::StatusOr<Output> LanguageProgram::Logits(const Scope& scope, const models:
   return LogitsOf(scope, batch["tokens"], training);
 }
 
+// A transformer of any number of sequences and tokens.
+ExportedModel LanguageProgram::ExportLogits(const Scope& scope) const {
+  const Output tokens = ops::Placeholder(scope, DType::kInt32, {Shape::kUnknown, Shape::kUnknown});
+  return {.inputs = {{"tokens", tokens}}, .outputs = {{"logits", LogitsOf(scope, tokens, /*training=*/false)}}};
+}
+
+// The same with the keys and values of earlier tokens as inputs, and those of the tokens as outputs.
+ExportedModel LanguageProgram::ExportStep(const Scope& scope) const {
+  constexpr int64_t kAny = Shape::kUnknown;
+  const Output tokens = ops::Placeholder(scope.Named("tokens"), DType::kInt32, {kAny, kAny});
+  const Output past = ops::Placeholder(scope.Named("past"), DType::kInt32, {kAny});
+  const std::vector<Output> keys = models::CachePlaceholders(scope, "keys", kAny, kAny, options_.model);
+  const std::vector<Output> values = models::CachePlaceholders(scope, "values", kAny, kAny, options_.model);
+  const models::TransformerStepOutputs made =
+      models::TransformerStep(scope, tokens, past, keys, values, options_.model);
+  ExportedModel model{.inputs = {{"tokens", tokens}, {"past", past}}, .outputs = {{"logits", made.logits}}};
+  for (size_t i = 0; i < made.keys.size(); ++i) {
+    model.inputs.push_back({absl::StrCat("keys", i), keys[i]});
+    model.inputs.push_back({absl::StrCat("values", i), values[i]});
+    model.outputs.push_back({absl::StrCat("new_keys", i), made.keys[i]});
+    model.outputs.push_back({absl::StrCat("new_values", i), made.values[i]});
+  }
+  return model;
+}
+
 absl::Status LanguageProgram::AddEvaluation(ProgramRun& run, const Scope& scope, absl::Span<const data::Field> fields) {
   RETURN_IF_ERROR(ClassifierProgram::AddEvaluation(run, scope, fields));
-  sampler_.emplace(scope.NameScope("sample"), options_.model.length,
-                   [this](const Scope& at, Output tokens) { return LogitsOf(at, tokens, /*training=*/false); });
   if (!run.export_file.empty()) {
     const Scope at = scope.NameScope("export");
-    const Output tokens = ops::Placeholder(at, DType::kInt32, {Shape::kUnknown, Shape::kUnknown});
-    exported_ = {.inputs = {{"tokens", tokens}}, .outputs = {{"logits", LogitsOf(at, tokens, /*training=*/false)}}};
+    exported_ = options_.export_step ? ExportStep(at) : ExportLogits(at);
   }
-  if (options_.sample.count > 0 && run.world.rank() == 0) run.training.evaluation_steps.push_back(sampler_->Step());
+  if (options_.sample.count == 0) return absl::OkStatus();
+  generator_.emplace(scope.NameScope("sample"), options_.model);
+  if (run.world.rank() != 0) return absl::OkStatus();
+  for (const models::TextGenerator::Step& step : generator_->Steps()) {
+    run.training.evaluation_steps.push_back({.name = "sample", .feeds = step.feeds, .fetches = step.fetches});
+  }
   return absl::OkStatus();
 }
 
@@ -140,13 +167,31 @@ void LanguageProgram::PrintResult(const Trainer& trainer) const {
                rate > 0 ? absl::StrFormat(", %.0f tokens/s", rate) : "");
 }
 
+// Prints the prompt, and the tokens as they are made.
+absl::Status LanguageProgram::Sample(Session& session, bool quiet) const {
+  TextPrinter printer(data_);
+  const auto print = [&](const std::string& text) {
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  };
+  models::GenerateOptions options = options_.sample;
+  const auto end = data_.TextEnd();
+  options.use = [&](int32_t token) {
+    if (token != end) print(printer.Add({token}));
+    return token != end;
+  };
+  std::vector<int32_t> prompt = prompt_;
+  if (prompt.empty() && end.has_value()) prompt = {*end};
+  print(absl::StrCat(quiet ? "" : "\nSample:\n", printer.Add(prompt_)));
+  RETURN_IF_ERROR(generator_->Generate(session, prompt, options).status());
+  print(absl::StrCat(printer.Finish(), "\n\n"));
+  return absl::OkStatus();
+}
+
 absl::Status LanguageProgram::Result(const ProgramRun& run, Session& session, const Trainer& trainer) {
   if (trainer.stopped() != 0) return absl::OkStatus();
   const bool quiet = run.training.quiet;
-  if (options_.sample.count > 0) {
-    ASSIGN_OR_RETURN(const std::vector<int32_t> text, sampler_->Sample(session, prompt_, options_.sample));
-    std::printf("%s%s\n\n", quiet ? "" : "\nSample:\n", TokensText(data_, text).c_str());
-  }
+  if (generator_.has_value()) RETURN_IF_ERROR(Sample(session, quiet));
   PrintResult(trainer);
   if (!quiet) {
     absl::PrintF("Next: --data_dir=FILE for text of your own, --model=small, --steps=N, --prompt=TEXT, --help.\n");

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "models/networks/text_generator.h"
 #include "models/networks/transformer.h"
 #include "trainers/language_data.h"
-#include "trainers/loop/text_sampler.h"
 #include "trainers/program/classifier_program.h"
 #include "trainers/program/optimizer_choice.h"
 
@@ -27,7 +27,8 @@ struct LanguageOptions {
   double weight_decay = 0.1;
   OptimizerChoice optimizer = {.name = "adamw"};
   std::string prompt = {};  // of the sample
-  SampleOptions sample = {};
+  models::GenerateOptions sample = {};
+  bool export_step = false;  // what --export saves predicts token by token
 };
 
 // A run of language_model, but for its flags.
@@ -50,10 +51,13 @@ class LanguageProgram : public ClassifierProgram {
 
  private:
   Output LogitsOf(const Scope& scope, Output tokens, bool training) const;
+  ExportedModel ExportLogits(const Scope& scope) const;
+  ExportedModel ExportStep(const Scope& scope) const;
+  absl::Status Sample(Session& session, bool quiet) const;
   void PrintResult(const Trainer& trainer) const;
 
   std::vector<int32_t> prompt_;
-  std::optional<TextSampler> sampler_;
+  std::optional<models::TextGenerator> generator_;
   std::optional<ExportedModel> exported_;
 };
 

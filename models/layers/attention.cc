@@ -1,10 +1,16 @@
 #include "models/layers/attention.h"
 
+#include <cmath>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "models/layers/layers.h"
 #include "models/layers/layers_impl.h"
+#include "models/layers/positions_impl.h"
 #include "ops/array.h"
+#include "ops/math.h"
 #include "ops/nn.h"
+#include "ops/sequence.h"
 
 namespace belfry::models {
 namespace {
@@ -14,8 +20,19 @@ Output AsRows(const Scope& scope, Output x) { return ops::Reshape(scope, x, {-1,
 
 }  // namespace
 
-Output MultiHeadAttention(OpScope scope, absl::string_view name, Output x, const MultiHeadAttentionOptions& options) {
-  const auto reject = [&](absl::string_view what) { return Reject(scope, "MultiHeadAttention", name, what, x); };
+namespace {
+
+struct Heads {
+  int64_t queries = 0, keys = 0, width = 0;
+};
+
+// The heads of attention over x; keys 0 after an error, which is reported in the name of `what`.
+Heads CheckHeads(const OpScope& scope, absl::string_view what, absl::string_view name, Output x,
+                 const MultiHeadAttentionOptions& options) {
+  const auto reject = [&](absl::string_view why) {
+    Reject(scope, what, name, why, x);
+    return Heads();
+  };
   if (!x.valid()) return reject("has an invalid Output as input");
   if (!IsFloating(x.dtype())) return reject(kNeedsFloats);
   if (x.shape().rank() != 3 || x.shape()[2] == Shape::kUnknown) return reject("needs [N, T, C] with known C");
@@ -25,22 +42,99 @@ Output MultiHeadAttention(OpScope scope, absl::string_view name, Output x, const
     return reject(absl::StrCat("cannot split ", c, " channels into ", heads, " heads, or these among ", kv_heads,
                                " heads of keys"));
   }
+  return {heads, kv_heads, c / heads};
+}
 
-  const Scope layer = scope.VariableScope(name);
-  const int64_t width = c / heads, all_heads = heads + 2 * kv_heads;
-  Output qkv = Dense(layer, "qkv", AsRows(layer, x), all_heads * width,
-                     {.use_bias = options.use_bias, .weights = options.weights});
-  qkv = ops::Reshape(layer, qkv, {ops::Extent::Of(x, 0), ops::Extent::Of(x, 1), all_heads, width});
-  if (options.rotary) {
-    ops::RotaryOptions rotation = options.rotation;
-    rotation.heads = heads + kv_heads;
-    qkv = ops::Rotary(layer, qkv, rotation);
-  }
-  const Output mixed = ops::SelfAttention(layer, qkv, kv_heads, {.causal = options.causal, .mask = options.mask});
+// [N, T, queries + 2 keys, width]
+Output Project(const Scope& layer, Output x, const Heads& heads, const MultiHeadAttentionOptions& options) {
+  const int64_t all = heads.queries + 2 * heads.keys;
+  const Output qkv = Dense(layer, "qkv", AsRows(layer, x), all * heads.width,
+                           {.use_bias = options.use_bias, .weights = options.weights});
+  return ops::Reshape(layer, qkv, {ops::Extent::Of(x, 0), ops::Extent::Of(x, 1), all, heads.width});
+}
+
+Output ProjectBack(const Scope& layer, Output mixed, Output x, const MultiHeadAttentionOptions& options) {
+  const int64_t c = x.shape()[2];
   const Output y = Dense(layer, "output", ops::Reshape(layer, mixed, {-1, c}), c,
                          {.use_bias = options.use_bias, .weights = options.output_weights});
-  return Dropout(layer, "dropout", ops::ReshapeLike(layer, y, x), options.dropout,
+  return ops::ReshapeLike(layer, y, x);
+}
+
+// ops::Rotary with its defaults of x [N, T, H, D] at `positions` [N, T], which it does not take. The angles are
+// float64, so that distant positions are precise.
+Output RotateAt(const Scope& scope, Output x, Output positions) {
+  const int64_t pairs = x.shape()[3] / 2;
+  Tensor speeds(DType::kFloat64, {pairs});
+  for (int64_t i = 0; i < pairs; ++i) {
+    speeds.data<double>()[i] =
+        std::pow(ops::RotaryOptions().base, -static_cast<double>(i) / static_cast<double>(pairs));
+  }
+  const Output at =
+      ops::Cast(scope, ops::ExpandDims(scope, ops::ExpandDims(scope, positions, -1), -1), DType::kFloat64);
+  const Output angles = ops::Mul(scope, at, ops::Const(scope, speeds));  // [N, T, 1, pairs]
+  const Output cosines = ops::Cast(scope, ops::Cos(scope, angles), x.dtype());
+  const Output sines = ops::Cast(scope, ops::Sin(scope, angles), x.dtype());
+  const std::vector<Output> halves = ops::Split(scope, x, -1, 2);
+  if (halves.size() != 2) return Output();
+  const auto product = [&](Output a, Output b) { return ops::Mul(scope, a, b); };
+  return ops::Concat(scope,
+                     {ops::Sub(scope, product(halves[0], cosines), product(halves[1], sines)),
+                      ops::Add(scope, product(halves[1], cosines), product(halves[0], sines))},
+                     -1);
+}
+
+}  // namespace
+
+Output MultiHeadAttention(OpScope scope, absl::string_view name, Output x, const MultiHeadAttentionOptions& options) {
+  const Heads heads = CheckHeads(scope, "MultiHeadAttention", name, x, options);
+  if (heads.keys == 0) return Output();
+  const Scope layer = scope.VariableScope(name);
+  Output qkv = Project(layer, x, heads, options);
+  if (options.rotary) {
+    ops::RotaryOptions rotation = options.rotation;
+    rotation.heads = heads.queries + heads.keys;
+    qkv = ops::Rotary(layer, qkv, rotation);
+  }
+  const Output mixed = ops::SelfAttention(layer, qkv, heads.keys, {.causal = options.causal, .mask = options.mask});
+  return Dropout(layer, "dropout", ProjectBack(layer, mixed, x, options), options.dropout,
                  options.training && options.dropout > 0);
+}
+
+CachedAttentionOutputs CachedAttention(OpScope scope, absl::string_view name, Output x, Output cached_keys,
+                                       Output cached_values, Output past, const MultiHeadAttentionOptions& options) {
+  const Heads heads = CheckHeads(scope, "CachedAttention", name, x, options);
+  if (heads.keys == 0) return {};
+  for (const Output cached : {cached_keys, cached_values}) {
+    if (!cached.valid() || !past.valid()) {
+      return {Reject(scope, "CachedAttention", name, "has an invalid Output as input", cached), {}, {}};
+    }
+    const Shape expected({Shape::kUnknown, Shape::kUnknown, heads.keys, heads.width});
+    if (cached.shape().CompatibleWith(expected)) continue;
+    return {Reject(scope, "CachedAttention", name, absl::StrCat("needs cached keys and values ", expected.ToString()),
+                   cached),
+            {},
+            {}};
+  }
+  constexpr int64_t kEnd = ops::kSliceEnd;
+  const Scope layer = scope.VariableScope(name);
+  const std::vector<Output> parts =
+      ops::Split(layer, Project(layer, x, heads, options), 2, {heads.queries, heads.keys, heads.keys});
+  if (parts.size() != 3) return {};
+  Output q = parts[0], k = parts[1];
+  const Output steps = ops::Squeeze(layer, ops::StridedSlice(layer, x, {0, 0, 0}, {kEnd, kEnd, 1}), {2});  // [N, T]
+  if (options.rotary) {
+    const Output positions = PositionsAfter(layer, past, steps);
+    q = RotateAt(layer, q, positions);
+    k = RotateAt(layer, k, positions);
+  }
+  // The new keys end where the queries do, so the causal rule hides later ones; the mask hides the unused cache.
+  const Output used = ops::SequenceMask(layer, cached_keys, past);  // [N, S]
+  const Output all_new = ops::Cast(layer, ops::OnesLike(layer, steps), DType::kBool);
+  const Output mask = ops::Concat(layer, {used, all_new}, 1);
+  const Output mixed = ops::Attention(
+      layer, q, ops::Concat(layer, {cached_keys, k}, 1), ops::Concat(layer, {cached_values, parts[2]}, 1),
+      {.causal = true, .mask = ops::ExpandDims(layer, ops::ExpandDims(layer, mask, 1), 1)});
+  return {ProjectBack(layer, mixed, x, options), k, parts[2]};
 }
 
 Output MlpBlock(OpScope scope, absl::string_view name, Output x, const MlpBlockOptions& options) {

@@ -30,6 +30,18 @@ struct MultiHeadAttentionOptions {
 Output MultiHeadAttention(OpScope scope, absl::string_view name, Output x,
                           const MultiHeadAttentionOptions& options = {});
 
+struct CachedAttentionOutputs {
+  Output y;             // [N, T, C]
+  Output keys, values;  // of x, [N, T, kv_heads, D], for the cache of the next step
+};
+// The same for positions that follow others, whose keys and values are kept: x[n, t] is at position past[n] + t and
+// sees cached_keys[n, :past[n]], cached_values[n, :past[n]], and x[n, :t + 1]. cached_* are [N, S, kv_heads, D] in x's
+// dtype, `past` is int32 [N], from 0 to S. The variables are those of MultiHeadAttention, whose results these are, too.
+// Of the options, causal, mask and dropout are ignored, and `rotation` must have its defaults.
+CachedAttentionOutputs CachedAttention(OpScope scope, absl::string_view name, Output x, Output cached_keys,
+                                       Output cached_values, Output past,
+                                       const MultiHeadAttentionOptions& options = {});
+
 struct MlpBlockOptions {
   int64_t hidden = 0;            // 0: 4 C
   bool approximate_gelu = true;  // the form with tanh (ops::Gelu)

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "absl/strings/string_view.h"
 #include "framework/graph/scope.h"
 
 namespace belfry::models {
@@ -32,5 +34,23 @@ struct TransformerOptions {
 // layer<i>/attention_norm/{gamma,beta}, layer<i>/attention/..., layer<i>/mlp_norm/..., layer<i>/mlp/...
 // (models/layers/attention.h), i from 0; final_norm/...; logits/weights unless tied.
 Output Transformer(OpScope scope, Output tokens, const TransformerOptions& options = {});
+
+// A transformer that goes on token by token, with the keys and values of earlier ones.
+struct TransformerStepOutputs {
+  Output logits;                     // [N, T, vocabulary]
+  std::vector<Output> keys, values;  // of the tokens: [N, T, kv_heads, width / heads], by layer
+};
+// The same function of tokens [N, T] that come after past[n] others, int32 [N]: those of `keys` and `values`, by layer
+// [N, S, kv_heads, width / heads] in `dtype`, of which the first past[n] rows count. The results are to be put there
+// after them for the next step. N, T and S may be unknown. Learned positions: past[n] + T is at most `length`; a later
+// token, such as one that only fills a row up, has the last position. The variables are those of Transformer, whose
+// logits these are but for rounding; there is no dropout.
+TransformerStepOutputs TransformerStep(OpScope scope, Output tokens, Output past, const std::vector<Output>& keys,
+                                       const std::vector<Output>& values, const TransformerOptions& options = {});
+
+// Placeholders for the cache of TransformerStep, of one half: "<name>0", "<name>1", ... [N, S, kv_heads, width /
+// heads].
+std::vector<Output> CachePlaceholders(OpScope scope, absl::string_view name, int64_t n, int64_t s,
+                                      const TransformerOptions& options);
 
 }  // namespace belfry::models

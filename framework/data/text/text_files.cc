@@ -60,17 +60,17 @@ absl::StatusOr<TextFiles> FindTextFiles(const std::string& path, absl::FunctionR
   return files;
 }
 
-absl::StatusOr<TextData> OpenTextFiles(const std::string& path, const TextFiles& files, int64_t vocabulary,
-                                       int64_t window, double validation, LayoutOf layout_of) {
+absl::StatusOr<TextData> OpenTextFiles(const std::string& path, const TextFiles& files, int64_t window,
+                                       double validation, OpenStream open) {
   const auto named = [&](const absl::Status& status) {
     return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
   };
-  ASSIGN_OR_RETURN(const auto train, OpenTokenStream(files.train, vocabulary, layout_of));
+  ASSIGN_OR_RETURN(const auto train, open(files.train));
   if (files.validation.empty()) {
     auto data = SplitIntoWindows(train, window, validation);
     return data.ok() ? std::move(data) : named(data.status());
   }
-  ASSIGN_OR_RETURN(const auto held_out, OpenTokenStream(files.validation, vocabulary, layout_of));
+  ASSIGN_OR_RETURN(const auto held_out, open(files.validation));
   auto data = SplitIntoWindows(train, window, 0);
   if (!data.ok()) return named(data.status());
   auto windows = OpenWindows(held_out, 0, held_out->size(), window);

@@ -41,9 +41,11 @@ absl::StatusOr<TextFiles> FindTextFiles(const std::string& path, absl::FunctionR
 absl::StatusOr<std::shared_ptr<const TokenStream>> OpenTokenStream(absl::Span<const std::string> paths,
                                                                    int64_t vocabulary, LayoutOf layout_of);
 
-// The windows of those files; the training files give both parts if there are none for validation. Errors that name no
-// file begin with `path`.
-absl::StatusOr<TextData> OpenTextFiles(const std::string& path, const TextFiles& files, int64_t vocabulary,
-                                       int64_t window, double validation, LayoutOf layout_of);
+// The windows of those files, of which `open` makes a stream; the training files give both parts if there are none for
+// validation. Errors of windows begin with `path`.
+using OpenStream =
+    absl::FunctionRef<absl::StatusOr<std::shared_ptr<const TokenStream>>(absl::Span<const std::string> paths)>;
+absl::StatusOr<TextData> OpenTextFiles(const std::string& path, const TextFiles& files, int64_t window,
+                                       double validation, OpenStream open);
 
 }  // namespace belfry::data

@@ -130,8 +130,10 @@ absl::StatusOr<TextData> OpenTokens(const std::string& path, const TokenOptions&
         absl::StrCat("vocabulary is ", options.vocabulary, "; expected 0, for an unknown one, to 2147483648"));
   }
   ASSIGN_OR_RETURN(const TextFiles files, FindTextFiles(path, HasTokenName));
-  return OpenTextFiles(path, files, options.vocabulary, options.window, options.validation,
-                       [&](const io::InputFile& file) { return LayoutOfFile(file, options.bits); });
+  const auto layout_of = [&](const io::InputFile& file) { return LayoutOfFile(file, options.bits); };
+  return OpenTextFiles(
+      path, files, options.window, options.validation,
+      [&](absl::Span<const std::string> paths) { return OpenTokenStream(paths, options.vocabulary, layout_of); });
 }
 
 absl::StatusOr<bool> HoldsTokens(const std::string& path) {

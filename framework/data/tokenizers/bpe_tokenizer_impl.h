@@ -6,11 +6,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "absl/hash/hash.h"
 #include "absl/status/statusor.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/data/tokenizers/tokenizer.h"
 #include "framework/data/tokenizers/word_patterns_impl.h"
 
@@ -58,9 +57,6 @@ class BpeTokenizer final : public Tokenizer {
     const AddedToken* token = nullptr;
   };
 
-  template <class Value>
-  using ByText = std::unordered_map<absl::string_view, Value, absl::Hash<absl::string_view>>;
-
   explicit BpeTokenizer(BpeModel model) : model_(std::move(model)) {}
   absl::Status IndexTokens();
   absl::Status IndexMerges();
@@ -74,12 +70,12 @@ class BpeTokenizer final : public Tokenizer {
 
   BpeModel model_;
   std::array<int32_t, 256> byte_tokens_ = {};
-  ByText<int32_t> token_of_;                     // by bytes, which are those of model_.tokens
-  size_t longest_ = 0;                           // bytes of a token
-  std::unordered_map<uint64_t, Merged> merges_;  // by left << 32 | right
-  std::vector<bool> whole_;                      // tokens of which, as a word, nothing else is made
-  ByText<const AddedToken*> added_;
-  std::unordered_map<int32_t, absl::string_view> added_texts_;
+  HashMap<absl::string_view, int32_t> token_of_;  // by bytes, which are those of model_.tokens
+  size_t longest_ = 0;                            // bytes of a token
+  HashMap<uint64_t, Merged> merges_;              // by left << 32 | right
+  std::vector<bool> whole_;                       // tokens of which, as a word, nothing else is made
+  HashMap<absl::string_view, const AddedToken*> added_;
+  HashMap<int32_t, absl::string_view> added_texts_;
   std::vector<size_t> added_sizes_;       // the sizes of added tokens, longest first
   std::array<bool, 256> begins_added_{};  // the bytes that they begin with
 };

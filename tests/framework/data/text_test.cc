@@ -156,5 +156,33 @@ TEST_F(TextTest, FilesBeyondTheLimitOfOpenOnesAreReadToo) {
   EXPECT_EQ(tokens, std::vector<int32_t>(all.begin(), all.begin() + static_cast<int64_t>(tokens.size())));
 }
 
+// Some MB, which are read in pieces: the tokens are those of the whole.
+TEST_F(TextTest, TokensOfATokenizer) {
+  const auto tokenizer =
+      OpenTokenizer(absl::StrCat(BELFRY_SOURCE_ROOT, "/tests/framework/data/tokenizers/llama3.json"));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  std::string text;
+  for (int i = 0; text.size() < (3 << 20); ++i)
+    absl::StrAppend(&text, "The\n  model's ", i * i, "\xC3\xB6 tower,", i % 7);
+  const std::vector<int32_t> expected = (*tokenizer)->Encode(text);
+  const auto data = OpenText(Put("a.txt", text), **tokenizer, {.window = 1, .validation = 0});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->fields()[0].categories, 500);
+  EXPECT_EQ(Tokens(*data->train), expected);
+
+  // Without spaces it is cut between characters, so no token is lost or damaged.
+  std::string dense;
+  while (dense.size() < (5 << 20)) absl::StrAppend(&dense, "\xE6\x97\xA5\xE6\x9C\xAC.");
+  std::string decoded;
+  ASSERT_TRUE(EncodeFile(Put("b.txt", dense), **tokenizer, [&](absl::Span<const int32_t> tokens) {
+                const std::string piece = (*tokenizer)->Decode(tokens);
+                EXPECT_NE(piece[0] & 0xC0, 0x80);
+                decoded += piece;
+                return absl::OkStatus();
+              }).ok());
+  EXPECT_TRUE(decoded == dense);
+  EXPECT_EQ(OpenText(folder_ / "none", **tokenizer).status().code(), StatusCode::kNotFound);
+}
+
 }  // namespace
 }  // namespace belfry::data
