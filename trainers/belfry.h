@@ -47,6 +47,7 @@
 #include "models/networks/mlp.h"
 #include "models/networks/pictures/picture_networks.h"
 #include "models/networks/resnet.h"
+#include "models/networks/text_encoder.h"
 #include "models/networks/text_generator.h"
 #include "models/networks/transformer.h"
 #include "models/networks/unet.h"

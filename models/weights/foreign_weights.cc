@@ -78,6 +78,28 @@ absl::StatusOr<Tensor> InOurLayout(const io::NamedTensor& tensor, WeightLayout l
                                                  "; expected ", axes.size(), " dimensions"));
 }
 
+// The parts of a tensor of ours that were found, in order.
+using Parts = std::vector<std::optional<Tensor>>;
+
+absl::StatusOr<Tensor> JoinAll(absl::string_view name, const Parts& parts) {
+  std::vector<Tensor> found;
+  for (const std::optional<Tensor>& part : parts) {
+    if (part.has_value()) found.push_back(*part);
+  }
+  const Tensor& first = found.front();
+  bool fits = found.size() == parts.size() && first.shape().rank() > 0;
+  for (const Tensor& part : found) fits = fits && part.dtype() == first.dtype() && part.shape() == first.shape();
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "' needs ", parts.size(),
+                                                   " tensors of one shape and dtype, but ", found.size(),
+                                                   " are there, the first ", first.shape().ToString()));
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Tensor> joined,
+      RunOp(*BuiltinOps().Find("Concat"), {{"T", first.dtype()}, {"axis", int64_t{first.shape().rank() - 1}}}, found));
+  return joined[0];
+}
+
 // The name of a tensor without what may precede it. PyTorch's wrapper for several GPUs adds "module.".
 absl::string_view NameIn(const WeightRules& rules, const io::NamedTensor& tensor) {
   return absl::StripPrefix(absl::StripPrefix(tensor.name, "module."), rules.prefix);
@@ -95,7 +117,7 @@ const WeightRules* Recognised(const std::vector<io::NamedTensor>& tensors) {
 }  // namespace
 
 absl::Span<const WeightRules> KnownWeights() {
-  static const WeightRules kKnown[] = {ResNetWeights(), Gpt2Weights()};
+  static const WeightRules kKnown[] = {ResNetWeights(), Gpt2Weights(), BertWeights()};
   return kKnown;
 }
 
@@ -105,15 +127,27 @@ absl::StatusOr<std::vector<io::NamedTensor>> OurWeights(std::vector<io::NamedTen
   if (known == nullptr) return tensors;
   network = std::string(known->network);
   std::vector<io::NamedTensor> ours;
+  std::map<std::string, Parts> joined;
   for (const io::NamedTensor& tensor : tensors) {
     const absl::string_view name = NameIn(*known, tensor);
     for (const WeightRule& rule : known->rules) {
       const std::optional<std::vector<int>> numbers = Match(rule.theirs, name);
       if (!numbers.has_value()) continue;
       ASSIGN_OR_RETURN(Tensor value, InOurLayout(tensor, rule.layout));
-      ours.push_back({Insert(rule.ours, *numbers), std::move(value)});
+      std::string name_of_ours = Insert(rule.ours, *numbers);
+      if (rule.parts == 1) {
+        ours.push_back({std::move(name_of_ours), std::move(value)});
+      } else {
+        Parts& parts = joined[std::move(name_of_ours)];
+        parts.resize(static_cast<size_t>(rule.parts));
+        parts[static_cast<size_t>(rule.part)] = std::move(value);
+      }
       break;
     }
+  }
+  for (const auto& [name, parts] : joined) {
+    ASSIGN_OR_RETURN(Tensor value, JoinAll(name, parts));
+    ours.push_back({name, std::move(value)});
   }
   return ours;
 }

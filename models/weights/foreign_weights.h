@@ -23,6 +23,8 @@ enum class WeightLayout {
 struct WeightRule {
   absl::string_view theirs, ours;
   WeightLayout layout = WeightLayout::kSame;
+  // Ours is joined, along its last axis, of `parts` tensors of theirs, of which this is number `part`.
+  int part = 0, parts = 1;
 };
 
 // The rules for a network as another project stores it.
@@ -33,14 +35,16 @@ struct WeightRules {
   absl::Span<const WeightRule> rules;
 };
 
-// The networks that are known: torchvision's ResNets, for DeepResNet, and Hugging Face's GPT-2, for Transformer.
+// The networks that are known: torchvision's ResNets, for DeepResNet, and Hugging Face's GPT-2, for Transformer, and
+// BERT, for TextEncoder.
 absl::Span<const WeightRules> KnownWeights();
 const WeightRules& ResNetWeights();  // resnet_weights.cc
 const WeightRules& Gpt2Weights();    // gpt2_weights.cc
+const WeightRules& BertWeights();    // bert_weights.cc
 
 // Returns the tensors of a known network that a rule names, renamed and in our layout, and sets `network` to its name.
 // Returns the tensors of any other file, such as one of ours, unchanged, and sets `network` to "". InvalidArgument: a
-// tensor's rank is not that of its rule. ResourceExhausted: out of memory. Thread-safe.
+// tensor's rank is not that of its rule, or the parts of a joined one are not all there, or do not fit. ResourceExhausted: out of memory. Thread-safe.
 absl::StatusOr<std::vector<io::NamedTensor>> OurWeights(std::vector<io::NamedTensor> tensors, std::string& network);
 
 // The tensors of a safetensors file or, if `path` ends in .json, of all files that an index names, which has

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "models/networks/pictures/picture_networks.h"
+#include "models/networks/text_encoder.h"
 #include "models/networks/transformer.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/models/model_test.h"
@@ -132,6 +133,63 @@ TEST_F(ForeignWeights, OfGpt2) {
     ExpectTheGraphs(*ours);
     EXPECT_TRUE(SameBits(Named(*ours, "layer1/mlp/hidden/weights"), Their(prefix + "h.1.mlp.c_fc.weight")));
   }
+}
+
+// q, k and v apart, which ours has joined; of files from TensorFlow, normalisations have gamma and beta.
+TEST_F(ForeignWeights, OfBert) {
+  const auto dense = [&](const std::string& name, int64_t in, int64_t out) {
+    Add(name + ".weight", {out, in});
+    Add(name + ".bias", {out});
+  };
+  for (const bool old : {false, true}) {
+    theirs_.clear();
+    const std::string prefix = old ? "bert." : "";
+    const auto norm = [&](const std::string& name) {
+      Add(name + (old ? ".LayerNorm.gamma" : ".LayerNorm.weight"), {6});
+      Add(name + (old ? ".LayerNorm.beta" : ".LayerNorm.bias"), {6});
+    };
+    for (const auto& [table, rows] :
+         {std::pair<const char*, int64_t>{"word", 30}, {"position", 9}, {"token_type", 2}}) {
+      Add(absl::StrCat(prefix, "embeddings.", table, "_embeddings.weight"), {rows, 6});
+    }
+    norm(prefix + "embeddings");
+    for (int layer = 0; layer < 2; ++layer) {
+      const std::string at = absl::StrCat(prefix, "encoder.layer.", layer, ".");
+      for (const char* part : {"value", "query", "key"}) dense(absl::StrCat(at, "attention.self.", part), 6, 6);
+      dense(at + "attention.output.dense", 6, 6);
+      norm(at + "attention.output");
+      dense(at + "intermediate.dense", 6, 10);
+      dense(at + "output.dense", 10, 6);
+      norm(at + "output");
+    }
+    dense(prefix + "pooler.dense", 6, 6);
+    Add("cls.predictions.bias", {30});
+    if (!old) {
+      const Output tokens = ops::Placeholder(scope_, DType::kInt32, {Shape::kUnknown, Shape::kUnknown});
+      TextEncoder(scope_, tokens, {}, {},
+                  {.vocabulary = 30, .length = 9, .layers = 2, .heads = 2, .width = 6, .hidden = 10});
+    }
+    const auto ours = OurWeights(theirs_, network_);
+    ASSERT_TRUE(ours.ok()) << ours.status();
+    EXPECT_EQ(network_, "BERT of Hugging Face");
+    ExpectTheGraphs(*ours);
+    const Tensor& joined = Named(*ours, "layer1/attention/qkv/weights");
+    const Tensor& key = Their(prefix + "encoder.layer.1.attention.self.key.weight");
+    for (int64_t in = 0; in < 6; ++in) {
+      for (int64_t out = 0; out < 6; ++out) {
+        ASSERT_EQ(joined.data<float>()[in * 18 + 6 + out], key.data<float>()[out * 6 + in]);
+      }
+    }
+  }
+  const auto without = [&](const std::string& name) {
+    std::vector<io::NamedTensor> some;
+    for (const io::NamedTensor& tensor : theirs_) {
+      if (tensor.name != name) some.push_back(tensor);
+    }
+    return std::string(OurWeights(some, network_).status().message());
+  };
+  EXPECT_THAT(without("bert.encoder.layer.0.attention.self.key.bias"),
+              HasSubstr("'layer0/attention/qkv/biases' needs 3 tensors of one shape and dtype, but 2 are there"));
 }
 
 TEST_F(ForeignWeights, LeavesOthersAsTheyAre) {
