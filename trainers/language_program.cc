@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 
@@ -92,30 +93,16 @@ ExportedModel LanguageProgram::ExportLogits(const Scope& scope) const {
   return {.inputs = {{"tokens", tokens}}, .outputs = {{"logits", LogitsOf(scope, tokens, /*training=*/false)}}};
 }
 
-// The same with the keys and values of earlier tokens as inputs, and those of the tokens as outputs.
-ExportedModel LanguageProgram::ExportStep(const Scope& scope) const {
-  constexpr int64_t kAny = Shape::kUnknown;
-  const Output tokens = ops::Placeholder(scope.Named("tokens"), DType::kInt32, {kAny, kAny});
-  const Output past = ops::Placeholder(scope.Named("past"), DType::kInt32, {kAny});
-  const std::vector<Output> keys = models::CachePlaceholders(scope, "keys", kAny, kAny, options_.model);
-  const std::vector<Output> values = models::CachePlaceholders(scope, "values", kAny, kAny, options_.model);
-  const models::TransformerStepOutputs made =
-      models::TransformerStep(scope, tokens, past, keys, values, options_.model);
-  ExportedModel model{.inputs = {{"tokens", tokens}, {"past", past}}, .outputs = {{"logits", made.logits}}};
-  for (size_t i = 0; i < made.keys.size(); ++i) {
-    model.inputs.push_back({absl::StrCat("keys", i), keys[i]});
-    model.inputs.push_back({absl::StrCat("values", i), values[i]});
-    model.outputs.push_back({absl::StrCat("new_keys", i), made.keys[i]});
-    model.outputs.push_back({absl::StrCat("new_values", i), made.values[i]});
-  }
-  return model;
-}
-
 absl::Status LanguageProgram::AddEvaluation(ProgramRun& run, const Scope& scope, absl::Span<const data::Field> fields) {
   RETURN_IF_ERROR(ClassifierProgram::AddEvaluation(run, scope, fields));
   if (!run.export_file.empty()) {
     const Scope at = scope.NameScope("export");
-    exported_ = options_.export_step ? ExportStep(at) : ExportLogits(at);
+    if (options_.export_step) {
+      models::StepModel model = models::MakeStepModel(at, options_.model);
+      exported_ = {.inputs = std::move(model.inputs), .outputs = std::move(model.outputs)};
+    } else {
+      exported_ = ExportLogits(at);
+    }
   }
   if (options_.sample.count == 0) return absl::OkStatus();
   generator_.emplace(scope.NameScope("sample"), options_.model);

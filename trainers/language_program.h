@@ -52,7 +52,6 @@ class LanguageProgram : public ClassifierProgram {
  private:
   Output LogitsOf(const Scope& scope, Output tokens, bool training) const;
   ExportedModel ExportLogits(const Scope& scope) const;
-  ExportedModel ExportStep(const Scope& scope) const;
   absl::Status Sample(Session& session, bool quiet) const;
   void PrintResult(const Trainer& trainer) const;
 

@@ -18,6 +18,23 @@ constexpr int64_t kPiece = 32;
 
 }  // namespace
 
+StepModel MakeStepModel(OpScope scope, const TransformerOptions& options) {
+  constexpr int64_t kAny = Shape::kUnknown;
+  const Output tokens = ops::Placeholder(scope.Named("tokens"), DType::kInt32, {kAny, kAny});
+  const Output past = ops::Placeholder(scope.Named("past"), DType::kInt32, {kAny});
+  const std::vector<Output> keys = CachePlaceholders(scope, "keys", kAny, kAny, options);
+  const std::vector<Output> values = CachePlaceholders(scope, "values", kAny, kAny, options);
+  const TransformerStepOutputs made = TransformerStep(scope, tokens, past, keys, values, options);
+  StepModel model{.inputs = {{"tokens", tokens}, {"past", past}}, .outputs = {{"logits", made.logits}}};
+  for (size_t i = 0; i < made.keys.size(); ++i) {
+    model.inputs.push_back({absl::StrCat("keys", i), keys[i]});
+    model.inputs.push_back({absl::StrCat("values", i), values[i]});
+    model.outputs.push_back({absl::StrCat("new_keys", i), made.keys[i]});
+    model.outputs.push_back({absl::StrCat("new_values", i), made.values[i]});
+  }
+  return model;
+}
+
 TextGenerator::TextGenerator(OpScope scope, const TransformerOptions& options) : options_(options) {
   tokens_ = ops::Placeholder(scope.Named("tokens"), DType::kInt32, {1, Shape::kUnknown});
   past_ = ops::Placeholder(scope.Named("past"), DType::kInt32, {1});

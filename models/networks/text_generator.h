@@ -9,11 +9,21 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/graph/scope.h"
+#include "framework/runtime/saved_model/saved_model.h"
 #include "framework/runtime/session.h"
 #include "models/networks/token_choice.h"
 #include "models/networks/transformer.h"
 
 namespace belfry::models {
+
+// The ends of a saved model (SaveModel) that predicts token by token, with N, T and S open. Inputs: "tokens" int32
+// [N, T], "past" int32 [N], and for each layer "keys<i>" and "values<i>" [N, S, kv_heads, width / heads]. Outputs:
+// "logits" [N, T, vocabulary], and for each layer "new_keys<i>" and "new_values<i>" [N, T, kv_heads, width / heads]: as
+// TransformerStep, whose variables it has.
+struct StepModel {
+  std::vector<NamedOutput> inputs, outputs;
+};
+StepModel MakeStepModel(OpScope scope, const TransformerOptions& options);
 
 struct GenerateOptions {
   int64_t count = 200;             // tokens to add, at most

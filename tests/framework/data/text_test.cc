@@ -1,5 +1,6 @@
 #include "framework/data/text/text.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -165,10 +166,12 @@ TEST_F(TextTest, TokensOfATokenizer) {
   for (int i = 0; text.size() < (3 << 20); ++i)
     absl::StrAppend(&text, "The\n  model's ", i * i, "\xC3\xB6 tower,", i % 7);
   const std::vector<int32_t> expected = (*tokenizer)->Encode(text);
-  const auto data = OpenText(Put("a.txt", text), **tokenizer, {.window = 1, .validation = 0});
+  const auto data = OpenText(Put("a.txt", text), **tokenizer, {.window = 1000, .validation = 0});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->train->fields()[0].categories, 500);
-  EXPECT_EQ(Tokens(*data->train), expected);
+  const std::vector<int32_t> tokens = Tokens(*data->train);
+  ASSERT_GT(tokens.size() + 1000, expected.size());  // but for an incomplete window
+  EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), expected.begin()));
 
   // Without spaces it is cut between characters, so no token is lost or damaged.
   std::string dense;

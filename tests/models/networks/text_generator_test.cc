@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <vector>
 
 #include <gmock/gmock.h>
 
 #include "absl/strings/str_cat.h"
+#include "framework/runtime/saved_model/saved_model.h"
+#include "tests/framework/io/io_testing.h"
 #include "tests/models/model_test.h"
 
 namespace belfry::models {
@@ -15,6 +20,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+namespace fs = std::filesystem;
 
 constexpr int64_t kSpeakerContext = 40;
 const TransformerOptions kSpeaker = {.vocabulary = 23,
@@ -165,6 +171,25 @@ TEST_F(TextGeneratorTest, EndsWhereItShould) {
   EXPECT_EQ(*cut, std::vector<int32_t>(all->begin(), all->begin() + 5));
   EXPECT_EQ(seen, *cut);
   EXPECT_THAT(*generator.Generate(*session_, {1, 2}, {.count = 0}), ElementsAre(1, 2));
+}
+
+// examples/generate.c, which links libbelfry_inference and nothing else of Belfry.
+TEST_F(TextGeneratorTest, AProgramWithoutTrainingMakesTheSameText) {
+  const fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "generate";
+  if (!fs::exists(program)) GTEST_SKIP() << program << " is not built";
+  const StepModel model = MakeStepModel(scope_, kSpeaker);
+  const TextGenerator generator(scope_.ReuseVariables(Reuse::kAlways), kSpeaker);
+  Start();
+  Enlarge();
+  const TemporaryFolder folder;
+  ASSERT_TRUE(SaveModel(*session_, model.inputs, model.outputs, folder / "model").ok());
+  const std::string command =
+      absl::StrCat(program.string(), " ", folder / "model", " ", kSpeakerContext, " 30 3 1 4 > ", folder / "tokens");
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  std::vector<int32_t> text = {3, 1, 4};
+  std::ifstream tokens(folder / "tokens");
+  for (int32_t token; tokens >> token;) text.push_back(token);
+  EXPECT_EQ(text, *generator.Generate(*session_, {3, 1, 4}, {.count = 30, .choice = {.temperature = 0}}));
 }
 
 TEST_F(TextGeneratorTest, NamesWhatIsWrong) {
