@@ -156,7 +156,8 @@ absl::Status ReadBpe(const Json& json, size_t added, const std::string& where, B
   if (!type.empty() && type != "BPE") return Unknown(where, absl::StrCat("a model of type ", Quoted(type)));
   for (const char* option : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Json& value = Member(json, option);
-    if (!value.is_null() && value != "") return Unknown(where, absl::StrCat(option, " ", value.dump()));
+    const bool empty = value.is_string() && value.get_ref<const std::string&>().empty();
+    if (!value.is_null() && !empty) return Unknown(where, absl::StrCat(option, " ", value.dump()));
   }
   if (const Json& dropout = Member(json, "dropout"); !dropout.is_null() && dropout != 0) {
     return Unknown(where, absl::StrCat("dropout ", dropout.dump()));
