@@ -89,12 +89,6 @@ class LanguageModel final : public LanguageProgram {
   absl::Status Resume(ProgramRun& run) override;
 };
 
-models::TokenChoiceOptions ChoiceFromFlags() {
-  return {.temperature = absl::GetFlag(FLAGS_temperature),
-          .top_k = absl::GetFlag(FLAGS_top_k),
-          .top_p = absl::GetFlag(FLAGS_top_p)};
-}
-
 absl::Status LanguageModel::CheckFlags() const {
   constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
   RETURN_IF_ERROR(CheckFlag("warmup_steps", absl::GetFlag(FLAGS_warmup_steps), 0, kNoLimit));
@@ -108,7 +102,11 @@ absl::Status LanguageModel::CheckFlags() const {
   RETURN_IF_ERROR(CheckBelow1("label_smoothing", absl::GetFlag(FLAGS_label_smoothing)));
   RETURN_IF_ERROR(CheckAtLeast0("weight_decay", absl::GetFlag(FLAGS_weight_decay)));
   RETURN_IF_ERROR(CheckAtLeast0("clip_norm", absl::GetFlag(FLAGS_clip_norm)));
-  RETURN_IF_ERROR(models::CheckTokenChoice(ChoiceFromFlags()));
+  RETURN_IF_ERROR(CheckAtLeast0("temperature", absl::GetFlag(FLAGS_temperature)));
+  RETURN_IF_ERROR(CheckFlag("top_k", absl::GetFlag(FLAGS_top_k), 0, kNoLimit));
+  if (const double p = absl::GetFlag(FLAGS_top_p); !(p > 0 && p <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("--top_p=", p, " must be more than 0, and at most 1"));
+  }
   RETURN_IF_ERROR(CheckBelow1("dropout", absl::GetFlag(FLAGS_dropout)));
   RETURN_IF_ERROR(CheckDType(absl::GetFlag(FLAGS_dtype)));
   return CheckChoice("schedule", absl::GetFlag(FLAGS_schedule), "schedules", {"cosine", "constant"});
@@ -149,7 +147,11 @@ absl::Status LanguageModel::Configure(ProgramRun& run) {
   options_.weight_decay = absl::GetFlag(FLAGS_weight_decay);
   TakeOptimizerFlags("adamw", options_.optimizer);
   options_.prompt = absl::GetFlag(FLAGS_prompt);
-  options_.sample = {.count = absl::GetFlag(FLAGS_sample), .choice = ChoiceFromFlags(), .seed = run.order.seed};
+  options_.sample = {.count = absl::GetFlag(FLAGS_sample),
+                     .choice = {.temperature = absl::GetFlag(FLAGS_temperature),
+                                .top_k = absl::GetFlag(FLAGS_top_k),
+                                .top_p = absl::GetFlag(FLAGS_top_p)},
+                     .seed = run.order.seed};
   options_.export_step = absl::GetFlag(FLAGS_export_step);
   label_smoothing_ = absl::GetFlag(FLAGS_label_smoothing);
   run.training.unit = "tokens";

@@ -44,7 +44,8 @@ const WeightRules& BertWeights();    // bert_weights.cc
 
 // Returns the tensors of a known network that a rule names, renamed and in our layout, and sets `network` to its name.
 // Returns the tensors of any other file, such as one of ours, unchanged, and sets `network` to "". InvalidArgument: a
-// tensor's rank is not that of its rule, or the parts of a joined one are not all there, or do not fit. ResourceExhausted: out of memory. Thread-safe.
+// tensor's rank is not that of its rule, or the parts of a joined one are not all there, or do not fit.
+// ResourceExhausted: out of memory. Thread-safe.
 absl::StatusOr<std::vector<io::NamedTensor>> OurWeights(std::vector<io::NamedTensor> tensors, std::string& network);
 
 // The tensors of a safetensors file or, if `path` ends in .json, of all files that an index names, which has
