@@ -73,7 +73,7 @@ class TextGenerator::Run {
     return run;
   }
 
-  // The logits after the last of `text`, of which `kept` tokens are in the cache; until the next call.
+  // The logits after the last token of `text`, which goes on from that of the last call; valid until the next one.
   absl::StatusOr<absl::Span<const float>> LogitsAfter(absl::Span<const int32_t> text) {
     if (static_cast<int64_t>(text.size()) - begin_ > options_.length) {
       begin_ = static_cast<int64_t>(text.size()) - (options_.length + 1) / 2;

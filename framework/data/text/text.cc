@@ -11,9 +11,8 @@ absl::StatusOr<TextData> OpenText(const std::string& path, const TextOptions& op
     return TokenLayout{.offset = 0, .width = 1, .count = static_cast<int64_t>(file.size())};
   };
   ASSIGN_OR_RETURN(const TextFiles files, FindTextFiles(path, [](absl::string_view) { return true; }));
-  return OpenTextFiles(
-      path, files, options.window, options.validation,
-      [&](absl::Span<const std::string> paths) { return OpenTokenStream(paths, kBytes, bytes_of); });
+  return OpenTextFiles(path, files, options.window, options.validation,
+                       [&](absl::Span<const std::string> paths) { return OpenTokenStream(paths, kBytes, bytes_of); });
 }
 
 }  // namespace belfry::data

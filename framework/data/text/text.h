@@ -26,8 +26,8 @@ struct TextOptions {
 absl::StatusOr<TextData> OpenText(const std::string& path, const TextOptions& options = {});
 
 // The same in tokens of `tokenizer`, which is needed during the call only. The files are encoded one by one, in pieces
-// of some MB, and the tokens are kept in memory: 2 bytes for each if the vocabulary has up to 65,536, otherwise 4. Large
-// texts are better written once as files of tokens (OpenTokens).
+// of some MB, and the tokens are kept in memory: 2 bytes for each if the vocabulary has up to 65,536, otherwise 4.
+// Large texts are better written once as files of tokens (OpenTokens).
 absl::StatusOr<TextData> OpenText(const std::string& path, const Tokenizer& tokenizer, const TextOptions& options = {});
 
 // Calls use(tokens) for the tokens of a text file, piece by piece; the same as those of Encode, unless a piece of 4 MB

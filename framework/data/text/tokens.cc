@@ -131,9 +131,9 @@ absl::StatusOr<TextData> OpenTokens(const std::string& path, const TokenOptions&
   }
   ASSIGN_OR_RETURN(const TextFiles files, FindTextFiles(path, HasTokenName));
   const auto layout_of = [&](const io::InputFile& file) { return LayoutOfFile(file, options.bits); };
-  return OpenTextFiles(
-      path, files, options.window, options.validation,
-      [&](absl::Span<const std::string> paths) { return OpenTokenStream(paths, options.vocabulary, layout_of); });
+  return OpenTextFiles(path, files, options.window, options.validation, [&](absl::Span<const std::string> paths) {
+    return OpenTokenStream(paths, options.vocabulary, layout_of);
+  });
 }
 
 absl::StatusOr<bool> HoldsTokens(const std::string& path) {
