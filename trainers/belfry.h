@@ -53,6 +53,7 @@
 #include "models/networks/unet.h"
 #include "models/networks/wide_deep.h"
 #include "models/onnx/export.h"
+#include "models/onnx/import.h"
 #include "models/towers/batch.h"
 #include "models/towers/replicate_towers.h"
 #include "models/towers/summaries.h"

@@ -118,6 +118,8 @@ class ModelDescription {
     return list;
   }
   std::vector<io::NamedTensor> TakeTensors() { return std::move(tensors_); }
+  // Which nodes were variables of floats.
+  const Json& Variables() const { return described_; }
   // The variables whose values the tensors of the same indices become.
   const std::vector<std::pair<size_t, Variable>>& variables() const { return variables_; }
 
@@ -126,6 +128,9 @@ class ModelDescription {
     if (node.op().kind == OpKind::kVariable) {
       const Variable variable = graph_.VariableOf(node);
       variables_.emplace_back(tensors_.size(), variable);
+      if (IsFloating(variable.dtype())) {
+        described_.push_back({{"node", nodes_.Reference(node.output(0))[0]}, {"trainable", variable.trainable()}});
+      }
       const Json value = Keep(variable.name(), Tensor());
       return {{"op", graph_.registry().ForRole(OpRole::kConst)->name},
               {"name", node.name()},
@@ -162,6 +167,7 @@ class ModelDescription {
   std::set<std::string> names_;
   std::vector<io::NamedTensor> tensors_;
   std::vector<std::pair<size_t, Variable>> variables_;
+  Json described_ = Json::array();
 };
 
 absl::Status CheckNames(const Graph& graph, absl::Span<const NamedOutput> values, absl::string_view what) {
@@ -202,10 +208,12 @@ absl::Status SaveModel(Session& session, absl::Span<const NamedOutput> inputs, a
   ModelNodes nodes(graph, inputs);
   for (const NamedOutput& output : outputs) RETURN_IF_ERROR(nodes.Add(output));
   ModelDescription description(nodes, graph);
+  Json list = description.Nodes();
   const Json model = {{"version", kSavedModelVersion},
-                      {"nodes", description.Nodes()},
+                      {"nodes", std::move(list)},
                       {"inputs", References(nodes, inputs)},
-                      {"outputs", References(nodes, outputs)}};
+                      {"outputs", References(nodes, outputs)},
+                      {"variables", description.Variables()}};
   std::vector<Variable> variables;
   for (const auto& [index, variable] : description.variables()) variables.push_back(variable);
   std::vector<Tensor> values(variables.size());

@@ -12,15 +12,10 @@
 #include "framework/base/tensor.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/graph.h"
+#include "framework/runtime/saved_model/model_contents.h"
 #include "framework/runtime/session.h"
 
 namespace belfry {
-
-// An input or an output of a model, by the name that its users know: "image", "logits".
-struct NamedOutput {
-  std::string name = {};  // not empty, and UTF-8
-  Output value = {};
-};
 
 // Writes the nodes that compute `outputs` from `inputs`, which are placeholders, and the session's values of the
 // variables that they read. The values become constants with the variables' names, and control inputs and devices are
