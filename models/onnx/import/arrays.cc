@@ -157,6 +157,7 @@ absl::Status Concat(Importer& to) {
     for (int i = 0; i < to.InputCount() && ok; ++i) {
       const std::optional<ExtentList> part = to.ExtentsIn(i);
       ok = part && !part->scalar;
+      if (ok) all.dtype = part->dtype;
       if (ok) all.list.insert(all.list.end(), part->list.begin(), part->list.end());
     }
     if (ok) return to.OutExtents(std::move(all)), absl::OkStatus();

@@ -76,7 +76,7 @@ bool OfExtents(Importer& to) {
   const std::optional<ExtentList> a = to.ExtentsIn(0), b = to.ExtentsIn(1);
   if (!a || !b) return false;
   const size_t n = std::max(a->list.size(), b->list.size());
-  ExtentList result{.scalar = a->scalar && b->scalar};
+  ExtentList result{.scalar = a->scalar && b->scalar, .dtype = a->dtype};
   if ((a->list.size() != n && a->list.size() != 1) || (b->list.size() != n && b->list.size() != 1)) return false;
   for (size_t i = 0; i < n; ++i) {
     result.list.push_back(Combined(to.rule().op, a->list[a->list.size() == 1 ? 0 : i],
@@ -128,7 +128,7 @@ absl::Status Where(Importer& to) {
                       condition->elements() == static_cast<int64_t>(a->list.size()) &&
                       a->list.size() == b->list.size();
     if (fits) {
-      ExtentList result{.scalar = a->scalar};
+      ExtentList result{.scalar = a->scalar, .dtype = a->dtype};
       for (size_t i = 0; i < a->list.size(); ++i) {
         result.list.push_back(condition->data<bool>()[i] ? a->list[i] : b->list[i]);
       }
@@ -156,9 +156,15 @@ absl::Status Pow(Importer& to) {
   return absl::OkStatus();
 }
 
+// The remainder has the sign of b or, as C's fmod, that of a.
 absl::Status Mod(Importer& to) {
-  if (to.Int("fmod", 0) != 0) return absl::UnimplementedError("fmod = 1 is not covered");
-  return Binary(to);
+  if (to.Int("fmod", 0) == 0) return Binary(to);
+  const Scope& scope = to.scope();
+  const Order order = to.ResultOrder();
+  const Output a = to.Operand(0, order), b = to.Operand(1, order);
+  const Output size = ops::FloorMod(scope, ops::Abs(scope, a), ops::Abs(scope, b));
+  to.Out(ops::Mul(scope, size, ops::Sign(scope, a)), order);
+  return absl::OkStatus();
 }
 
 absl::Status Mean(Importer& to) {
@@ -173,7 +179,9 @@ absl::Status CastTo(Importer& to, absl::StatusOr<DType> dtype) {
   RETURN_IF_ERROR(dtype.status());
   const bool integer = *dtype == DType::kInt64 || *dtype == DType::kInt32;
   if (integer && to.IsComputedExtents(0)) {
-    to.SameAs(0);
+    ExtentList extents = *to.ExtentsIn(0);
+    extents.dtype = *dtype;
+    to.OutExtents(std::move(extents));
     return absl::OkStatus();
   }
   const Order order = to.ResultOrder();

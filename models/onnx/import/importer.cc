@@ -1,12 +1,22 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "models/onnx/import/importer_impl.h"
 #include "ops/array.h"
 
 namespace belfry::onnx {
+namespace {
+
+// True for a number of the program, such as the factor of attention, to which PyTorch's exporter gave such a name.
+bool IsLiftedNumber(const TensorProto& tensor) {
+  return absl::StartsWith(tensor.name(), "val_") &&
+         std::all_of(tensor.dims().begin(), tensor.dims().end(), [](int64_t extent) { return extent == 1; });
+}
+
+}  // namespace
 
 const ImportRule* FindImportRule(absl::string_view op) {
   for (const absl::Span<const ImportRule> rules :
@@ -64,11 +74,15 @@ absl::Status Importer::AddInitializers() {
     if (!is_new || tensor.name().empty()) {
       return absl::InvalidArgumentError(absl::StrCat("has two initializers '", tensor.name(), "', or one of no name"));
     }
-    value->second.initializer = &tensor;
-    const std::optional<DType> dtype = DTypeOfElements(tensor.data_type());
-    value->second.parameter = dtype && IsFloating(*dtype) && tensor.dims_size() > 0;
+    value->second = ValueOf(tensor, tensor.name());
   }
   return absl::OkStatus();
+}
+
+Importer::Value Importer::ValueOf(const TensorProto& tensor, const std::string& name) {
+  const std::optional<DType> dtype = DTypeOfElements(tensor.data_type());
+  const bool parameter = dtype && IsFloating(*dtype) && tensor.dims_size() > 0 && !IsLiftedNumber(tensor);
+  return {.initializer = &tensor, .source = &tensor, .name = name, .parameter = parameter};
 }
 
 absl::StatusOr<Shape> Importer::ShapeOfInput(const ValueInfoProto& input) const {

@@ -53,10 +53,11 @@ enum class Order : uint8_t { kOnnx, kChannelsLast };
 
 // An extent of a shape that is computed; nullopt if it is no linear function of one extent of a tensor.
 using MaybeExtent = std::optional<ops::Extent>;
-// An int64 vector, or scalar, of extents.
+// A vector, or scalar, of extents.
 struct ExtentList {
   std::vector<MaybeExtent> list;
   bool scalar = false;
+  DType dtype = DType::kInt64;  // or int32
 };
 
 class Importer {
@@ -130,7 +131,7 @@ class Importer {
 
   void Out(Output value, Order order = Order::kOnnx, int k = 0);
   void OutExtents(ExtentList extents);
-  // Output 0 is input i.
+  // Output 0 is input i. A copy of a weight is a variable of its own: exporters write one where weights are equal.
   void SameAs(int i);
 
  private:
@@ -139,12 +140,15 @@ class Importer {
     std::optional<Tensor> constant;
     std::optional<ExtentList> extents;
     const TensorProto* initializer = nullptr;  // until it is read
+    const TensorProto* source = nullptr;       // the same, also afterwards
+    std::string name;                          // of its variable
     bool parameter = false;                    // an initializer of floats, which becomes a variable
     std::vector<int64_t> stored;               // the axes' order of its variable
     Output variable;
   };
 
   absl::Status AddInitializers();
+  static Value ValueOf(const TensorProto& tensor, const std::string& name);
   absl::Status AddInputs();
   absl::Status AddOutputs();
   absl::Status FindNeeded();

@@ -80,7 +80,7 @@ absl::Status SliceExtents(Importer& to, const Bounds& bounds) {
   }
   const int64_t step = bounds.steps[0], low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
   const auto bound = [&](int64_t value) { return std::clamp(value < 0 ? AddExtents(value, n) : value, low, high); };
-  ExtentList result;
+  ExtentList result{.dtype = extents.dtype};
   const int64_t start = bound(bounds.starts[0]->size()), end = bound(bounds.ends[0]->size());
   for (int64_t i = start; step > 0 ? i < end : i > end; i = AddExtents(i, step)) {
     result.list.push_back(extents.list[static_cast<size_t>(i)]);
@@ -154,7 +154,7 @@ absl::Status GatherExtents(Importer& to) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, to.KnownInts(1));
   const ExtentList extents = *to.ExtentsIn(0);
   const auto n = static_cast<int64_t>(extents.list.size());
-  ExtentList result{.scalar = indices.shape().rank() == 0};
+  ExtentList result{.scalar = indices.shape().rank() == 0, .dtype = extents.dtype};
   if (indices.shape().rank() > 1) return absl::UnimplementedError("its indices have several axes");
   for (const int64_t number : numbers) {
     if (number < -n || number >= n) return absl::InvalidArgumentError(absl::StrCat("there is no element ", number));

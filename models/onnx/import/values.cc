@@ -41,6 +41,17 @@ Output Transposed(const Scope& scope, Output x, absl::Span<const int64_t> perm) 
   return ops::Transpose(scope, x, {perm.begin(), perm.end()});
 }
 
+// An extent as an int64 [1], which may be negative.
+Output NumberOfExtent(const Scope& scope, const ops::Extent& extent) {
+  if (!extent.taken()) return ops::Const<int64_t>(scope, {extent.size()});
+  const auto number = [&](int64_t value) { return ops::Const<int64_t>(scope, value); };
+  const int64_t axis = extent.axis() < 0 ? extent.axis() + extent.tensor().shape().rank() : extent.axis();
+  Output x = ops::StridedSlice(scope, ops::ShapeOf(scope, extent.tensor(), DType::kInt64), {axis}, {axis + 1});
+  if (extent.factor() != 1) x = ops::Mul(scope, x, number(extent.factor()));
+  if (extent.offset() != 0) x = ops::Add(scope, x, number(extent.offset()));
+  return extent.divisor() == 1 ? x : ops::FloorDiv(scope, x, number(extent.divisor()));
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> AxisIn(Order order, int64_t axis, int rank) {
@@ -70,7 +81,7 @@ Output Importer::In(int i, Order order) {
 DType Importer::TypeOf(int i) {
   Value* const value = Find(i);
   if (value == nullptr) return DType::kFloat32;
-  if (value->extents) return DType::kInt64;
+  if (value->extents) return value->extents->dtype;
   return value->channels_last.valid() ? value->channels_last.dtype() : Get(*value, Order::kOnnx).dtype();
 }
 
@@ -156,12 +167,11 @@ void Importer::ReadInitializer(Value& value) {
 
 // An infinite element, such as a mask has, is no weight.
 Output Importer::MakeVariable(Value& value, absl::Span<const int64_t> perm, bool trainable) {
-  const std::string& name = value.initializer->name();
   ReadInitializer(value);
   if (!value.constant) return Output();
   if (FindNonFinite(value.constant->dtype(), value.constant->raw(), value.constant->elements()).any()) return Output();
   const Tensor stored = IsIdentity(perm) ? *value.constant : Permuted(*value.constant, perm);
-  const std::string clean = CleanName(name, "parameter");
+  const std::string clean = CleanName(value.name, "parameter");
   std::string unique = clean;
   for (int i = 1; root_.graph().FindVariable(unique, 0).valid(); ++i) unique = absl::StrCat(clean, "_", i);
   const Variable variable = GetVariable(root_, unique, stored.shape(), ZerosInitializer(),
@@ -215,12 +225,11 @@ Output Importer::Materialise(const ExtentList& extents) {
       Fail(absl::UnimplementedError("an extent is a function of several open ones, which it reads as a number"));
       return Output();
     }
-    parts.push_back(extent->taken() ? ops::ShapeOf(scope_, ZerosOf(scope_, {*extent}), DType::kInt64)
-                                    : ops::Const<int64_t>(scope_, {extent->size()}));
+    parts.push_back(NumberOfExtent(scope_, *extent));
   }
   if (parts.empty()) return ops::Const(scope_, Tensor(DType::kInt64, {0}));
   const Output all = parts.size() == 1 ? parts[0] : ops::Concat(scope_, parts, 0);
-  return extents.scalar ? ops::Reshape(scope_, all, Shape()) : all;
+  return ops::Cast(scope_, extents.scalar ? ops::Reshape(scope_, all, Shape()) : all, extents.dtype);
 }
 
 Output Importer::Parameter(int i, absl::Span<const int64_t> perm) {
@@ -313,7 +322,7 @@ std::optional<ExtentList> Importer::ExtentsIn(int i) {
   if (tensor == nullptr || tensor->shape().rank() > 1) return std::nullopt;
   const absl::StatusOr<std::vector<int64_t>> numbers = KnownInts(i);
   if (!numbers.ok()) return std::nullopt;
-  ExtentList list{.scalar = tensor->shape().rank() == 0};
+  ExtentList list{.scalar = tensor->shape().rank() == 0, .dtype = tensor->dtype()};
   for (const int64_t number : *numbers) list.list.emplace_back(number);
   return list;
 }
@@ -322,6 +331,8 @@ void Importer::Out(Output value, Order order, int k) {
   if (!value.valid() || k >= node_->output_size() || node_->output(k).empty()) return;
   Value& held = values_[node_->output(k)];
   (order == Order::kOnnx ? held.onnx : held.channels_last) = value;
+  const bool constant = value.node->op().kind == OpKind::kConst && order == Order::kOnnx;
+  if (constant) held.constant = value.node->attrs().Get<Tensor>("value");
 }
 
 void Importer::OutExtents(ExtentList extents) {
@@ -338,14 +349,17 @@ void Importer::OutExtents(ExtentList extents) {
   for (const MaybeExtent& extent : extents.list) numbers.push_back(extent->size());
   const Shape shape = extents.scalar ? Shape() : Shape({static_cast<int64_t>(numbers.size())});
   held.constant = Tensor::Of<int64_t>(absl::MakeConstSpan(numbers), shape);
+  if (extents.dtype == DType::kInt64) return;
+  const std::vector<int32_t> narrow(numbers.begin(), numbers.end());
+  held.constant = Tensor::Of<int32_t>(absl::MakeConstSpan(narrow), shape);
 }
 
 void Importer::SameAs(int i) {
   Value* const value = Find(i);
   if (value == nullptr || node_->output_size() == 0) return;
-  if (value->initializer != nullptr) Get(*value, Order::kOnnx);
-  const Value copy = *value;
-  values_[node_->output(0)] = copy;
+  const std::string& name = node_->output(0);
+  const Value copy = value->parameter || value->variable.valid() ? ValueOf(*value->source, name) : *value;
+  values_[name] = copy;
 }
 
 // Replaces what is computed of constants alone by its value.

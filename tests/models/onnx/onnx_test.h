@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "framework/base/status.h"
 #include "framework/runtime/saved_model/saved_model.h"
 #include "models/onnx/export.h"
+#include "models/onnx/import.h"
 #include "ops/builtin_ops.h"
 #include "tests/models/model_test.h"
 
@@ -36,6 +38,20 @@ inline absl::Status RandomVariables(Session& session) {
   return absl::OkStatus();
 }
 
+// The largest difference as a factor of the largest element of `expected`; infinite if they differ in kind.
+inline double Difference(const Tensor& actual, const Tensor& expected) {
+  if (actual.shape() != expected.shape() || actual.dtype() != expected.dtype()) return INFINITY;
+  const std::vector<double> a = actual.ToDoubles(), b = expected.ToDoubles();
+  double difference = 0, largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    difference = a[i] == b[i] ? difference : std::max(difference, std::abs(a[i] - b[i]));
+    if (std::isnan(a[i]) != std::isnan(b[i])) return INFINITY;
+    if (std::isfinite(b[i])) largest = std::max(largest, std::abs(b[i]));
+  }
+  return difference == 0 ? 0 : difference / std::max(largest, 1e-30);
+}
+
 class OnnxTest : public ModelTest {
  protected:
   OnnxTest() {
@@ -49,6 +65,13 @@ class OnnxTest : public ModelTest {
   ~OnnxTest() override { std::filesystem::remove_all(folder_); }
 
   std::string File(const std::string& name) const { return (folder_ / name).string(); }
+
+  // An ONNX file as a saved model, opened.
+  absl::StatusOr<SavedModel> Import(const std::string& onnx, const ImportOptions& options = {}) const {
+    const std::string file = absl::StrCat(onnx, ".imported");
+    RETURN_IF_ERROR(ImportOnnx(onnx, file, options).status());
+    return SavedModel::Open(file, BuiltinOps(), devices_);
+  }
 
   // The graph so far as a saved model, opened again.
   absl::StatusOr<SavedModel> Save(const std::vector<NamedOutput>& inputs, const std::vector<NamedOutput>& outputs) {

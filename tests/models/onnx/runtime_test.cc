@@ -1,4 +1,4 @@
-// Compares exported models, as ONNX Runtime runs them, with ours. A test adds models to a folder and lets
+// Compares exported models, as ONNX Runtime runs them and as they are imported again, with ours. A test adds models to a folder and lets
 // check_onnx.py run all of them.
 #include <cstdlib>
 #include <utility>
@@ -63,7 +63,9 @@ class OnnxRuntime : public OnnxTest {
     const std::string saved = File(absl::StrCat(network.name, ".saved"));
     RETURN_IF_ERROR(SaveModel(*session, ends.inputs, ends.outputs, saved));
     ASSIGN_OR_RETURN(const SavedModel model, SavedModel::Open(saved, BuiltinOps(), devices_));
-    RETURN_IF_ERROR(ExportOnnx(model, File(absl::StrCat(network.name, ".onnx"))).status());
+    const std::string exported = File(absl::StrCat(network.name, ".onnx"));
+    RETURN_IF_ERROR(ExportOnnx(model, exported).status());
+    ASSIGN_OR_RETURN(const SavedModel imported, Import(exported));
     for (const auto& [n, steps] : {std::pair(3, 11), std::pair(1, 7), std::pair(8, 16)}) {
       std::vector<io::NamedTensor> tensors;
       std::vector<Tensor> values;
@@ -72,7 +74,9 @@ class OnnxRuntime : public OnnxTest {
         tensors.push_back({absl::StrCat("in/", name), values.back()});
       }
       ASSIGN_OR_RETURN(const std::vector<Tensor> outputs, model.Run(values));
+      ASSIGN_OR_RETURN(const std::vector<Tensor> again, imported.Run(values));
       for (size_t k = 0; k < outputs.size(); ++k) {
+        EXPECT_LE(Difference(again[k], outputs[k]), tolerance) << network.name << " " << ends.outputs[k].name;
         tensors.push_back({absl::StrCat("out/", ends.outputs[k].name), outputs[k]});
       }
       RETURN_IF_ERROR(io::WriteSafetensors(File(absl::StrCat(network.name, ".", n, ".safetensors")), tensors,
