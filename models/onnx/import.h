@@ -10,8 +10,8 @@
 
 namespace belfry::models {
 
-// The opsets that are read. Later ones are tried, too; what they changed since is an error where it is noticed.
-inline constexpr int64_t kOldestOnnxOpset = 7, kNewestOnnxOpset = 21;
+// The rules are those of opsets 7 to 21. Later ones are tried, too; earlier ones are an error.
+inline constexpr int64_t kOldestOnnxOpset = 7;
 
 struct ImportOptions {
   // Images, the inputs of four axes, are [N, H, W, C] as ours are, and so are outputs that convolutions leave in that

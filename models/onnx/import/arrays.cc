@@ -103,6 +103,7 @@ absl::Status Unsqueeze(Importer& to) {
   ASSIGN_OR_RETURN(std::vector<int64_t> axes, to.IntsOf("axes", 1));
   if (to.IsComputedExtents(0) && to.ExtentsIn(0)->scalar && axes.size() == 1) return ReshapeExtents(to, false);
   const Shape shape = to.ShapeOf(0);
+  if (axes.size() > kMaxRank || shape.rank() > kMaxRank) return absl::UnimplementedError("it has more than 64 axes");
   const int rank = shape.rank() + static_cast<int>(axes.size());
   for (int64_t& axis : axes) {
     ASSIGN_OR_RETURN(axis, AxisIn(Order::kOnnx, axis, rank));

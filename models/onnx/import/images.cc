@@ -71,6 +71,9 @@ absl::StatusOr<ImportedWindow> WindowOf(Importer& to, const std::vector<int64_t>
   if (n < 1 || n > 2 || strides.size() != n || dilations.size() != n || pads.size() != 2 * n) {
     return absl::InvalidArgumentError("its kernel_shape, strides, dilations and pads do not fit to each other");
   }
+  if (static_cast<int>(n) != to.ShapeOf(0).rank() - 2) {
+    return absl::InvalidArgumentError("its window does not have the axes of its input");
+  }
   ImportedWindow window;
   for (size_t i = 0; i < n; ++i) {
     WindowAxis& axis = i + 1 == n ? window.w : window.h;
@@ -139,6 +142,9 @@ absl::Status ConvTranspose(Importer& to) {
   ASSIGN_OR_RETURN(const auto convolution, ConvolutionOf(to, x, filter, rank));
   std::vector<int64_t> more = to.Ints("output_padding");
   more.resize(static_cast<size_t>(rank) - 2, 0);
+  for (const int64_t added : more) {
+    if (added < 0 || added > kMaxWindow) return absl::InvalidArgumentError("its output_padding is out of range");
+  }
   const auto extent = [&](int axis, const WindowAxis& window, int64_t added) {
     const int64_t reach = (window.size - 1) * window.dilation + 1;
     const int64_t offset = reach - window.stride - window.low - window.high + added;
@@ -164,14 +170,17 @@ absl::Status Pool(Importer& to) {
   const bool average = to.rule().op == "AveragePool";
   const std::vector<int64_t> pads = to.Ints("pads");
   const bool padded = std::any_of(pads.begin(), pads.end(), [](int64_t pad) { return pad != 0; });
-  if (average && to.Int("count_include_pad", 0) != 0 && window.padding.kind == ops::Padding::kExplicit && padded) {
+  const bool counts_padding = average && to.Int("count_include_pad", 0) != 0;
+  const std::string mode = to.String("auto_pad", "NOTSET");
+  if (counts_padding && mode != "NOTSET" && mode != "VALID") {
+    return absl::UnimplementedError("count_include_pad with auto_pad is not covered");
+  }
+  if (counts_padding && mode == "NOTSET" && padded) {
     const size_t n = pads.size() / 2;  // the zeros count, but not those that ceil_mode adds
     const int64_t top = n == 2 ? pads[0] : 0, bottom = n == 2 ? pads[2] : 0;
     const int64_t left = pads[n - 1], right = pads[2 * n - 1];
     x = ops::Pad(to.scope(), x, {{0, 0}, {top, bottom}, {left, right}, {0, 0}});
     window.padding = ops::Padding::Explicit(0, window.h.high - bottom, 0, window.w.high - right);
-  } else if (average && to.Int("count_include_pad", 0) != 0 && window.padding.kind == ops::Padding::kSame) {
-    return absl::UnimplementedError("count_include_pad with auto_pad is not covered");
   }
   const ops::PoolOptions options = {.height = window.h.size,
                                     .width = window.w.size,
@@ -214,8 +223,10 @@ absl::StatusOr<std::vector<ops::Extent>> ResizedExtents(Importer& to, const Outp
         continue;
       }
       if (in == Shape::kUnknown) return absl::UnimplementedError("its scale of an open extent is no whole number");
+      if (in > kMaxWindow) return absl::InvalidArgumentError("its images are too large");
       size = static_cast<int64_t>(std::floor(static_cast<double>(in) * scale));
     }
+    if (size < 0) return absl::InvalidArgumentError("a size is negative");
     if (axis < 2 && in != Shape::kUnknown && in != size) {
       return absl::UnimplementedError("it resizes more than height and width");
     }

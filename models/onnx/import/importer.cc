@@ -62,7 +62,7 @@ absl::Status Importer::FindNeeded() {
     for (const std::string& input : node.input()) {
       if (input.empty()) continue;
       needed_.insert(input);
-      ++readers_[input];
+      readers_[input] += node.op_type() == "Identity" ? 0 : 1;  // which copies a weight
     }
   }
   return absl::OkStatus();
@@ -88,6 +88,9 @@ Importer::Value Importer::ValueOf(const TensorProto& tensor, const std::string& 
 absl::StatusOr<Shape> Importer::ShapeOfInput(const ValueInfoProto& input) const {
   if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape()) {
     return absl::UnimplementedError(absl::StrCat("input '", input.name(), "' is no tensor of known rank"));
+  }
+  if (input.type().tensor_type().shape().dim_size() > kMaxRank) {
+    return absl::UnimplementedError(absl::StrCat("input '", input.name(), "' has more than 64 axes"));
   }
   std::vector<int64_t> dims;
   for (const TensorShapeProto::Dimension& dim : input.type().tensor_type().shape().dim()) {

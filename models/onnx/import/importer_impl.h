@@ -163,6 +163,8 @@ class Importer {
   void ReadInitializer(Value& value);
   Output Materialise(const ExtentList& extents);
   void Fold();
+  // Counts what is kept once more than the file has it.
+  void Copied(size_t bytes);
   absl::StatusOr<Tensor> Evaluate(const Output& output);
   std::string CleanName(absl::string_view name, absl::string_view otherwise) const;
   void Fail(const absl::Status& status) { error_.Update(status); }
@@ -179,6 +181,7 @@ class Importer {
   std::vector<std::pair<Variable, Tensor>> variables_;
   HashMap<Output, Tensor> evaluated_;
   int64_t added_ = 0;
+  size_t folded_bytes_ = 0, copied_bytes_ = 0;
   Scope scope_;
   const NodeProto* node_ = nullptr;
   const ImportRule* rule_ = nullptr;

@@ -158,8 +158,9 @@ Output CountAxis(const Scope& scope, Output x, int axis) {
 absl::Status Trilu(Importer& to) {
   int64_t diagonal = 0;
   if (to.Has(1)) {
-    ASSIGN_OR_RETURN(const double number, to.KnownNumber(1));
-    diagonal = static_cast<int64_t>(number);
+    ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, to.KnownInts(1));
+    if (numbers.size() != 1) return absl::InvalidArgumentError("k is not one number");
+    diagonal = numbers[0];
   }
   const Output x = to.In(0);
   if (!x.valid()) return absl::OkStatus();

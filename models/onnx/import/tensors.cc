@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -56,6 +57,7 @@ void NormaliseBools(Tensor& tensor) {
 }
 
 absl::StatusOr<Shape> ShapeOf(const TensorProto& proto) {
+  if (proto.dims_size() > kMaxRank) return absl::UnimplementedError("has more than 64 axes");
   const std::vector<int64_t> dims(proto.dims().begin(), proto.dims().end());
   absl::StatusOr<Shape> shape = Shape::Make(dims);
   if (shape.ok() && !shape->known()) return absl::InvalidArgumentError("has a negative extent");
@@ -106,6 +108,12 @@ absl::StatusOr<DType> RequireDType(int32_t data_type) {
       absl::StrCat("has ONNX's element type ", data_type, ", which Belfry has no dtype for"));
 }
 
+size_t BytesOf(const TensorProto& proto) {
+  const std::optional<DType> dtype = DTypeOfElements(proto.data_type());
+  const absl::StatusOr<Shape> shape = ShapeOf(proto);
+  return dtype && shape.ok() ? Tensor::WithoutData(*dtype, *shape).bytes() : std::numeric_limits<size_t>::max();
+}
+
 absl::StatusOr<Tensor> TensorReader::Read(const TensorProto& proto) const {
   const auto read = [&]() -> absl::StatusOr<Tensor> {
     ASSIGN_OR_RETURN(const DType dtype, RequireDType(proto.data_type()));
@@ -153,6 +161,11 @@ absl::Status TensorReader::ReadExternal(const TensorProto& proto, Tensor& tensor
   if (offset > file.size() || length > file.size() - offset) {
     return absl::DataLossError(absl::StrCat("has bytes ", offset, " to ", offset, " + ", length, " of ", path,
                                             ", which has only ", file.size()));
+  }
+  uint64_t& read = read_[path];
+  read += length;
+  if (read / 4 > file.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("is one of many that have the same elements of ", path));
   }
   ASSIGN_OR_RETURN(tensor, Tensor::Allocate(tensor.dtype(), tensor.shape()));
   return file.Read(offset, tensor.raw(), length);

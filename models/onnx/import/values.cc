@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/finite.h"
 #include "framework/base/half.h"
@@ -14,7 +15,23 @@
 namespace belfry::onnx {
 namespace {
 
-constexpr size_t kMaxFoldedBytes = size_t{1} << 28;  // of what is computed while the graph is built
+// Limits of what a small file can ask for: of a tensor that is computed at the import, of all of them, of the work of a
+// product among them, of copies of weights, and of the extents of a shape.
+constexpr size_t kMaxFoldedTensor = size_t{1} << 26, kMaxFoldedBytes = size_t{1} << 28;
+constexpr int64_t kMaxFoldedWork = int64_t{1} << 32;
+constexpr size_t kMaxCopiedBytes = size_t{1} << 30;
+constexpr size_t kMaxExtents = 256;
+
+// True if the outputs of a node are small, and computed soon.
+bool IsCheap(const Node& node) {
+  int64_t read = 1;
+  for (const Output& input : node.inputs()) read = std::max(read, input.shape().known() ? input.shape().elements() : 0);
+  const bool product = node.op().name == "MatMul" || absl::StartsWith(node.op().name, "Conv2D");
+  return std::all_of(node.outputs().begin(), node.outputs().end(), [&](const TensorSpec& spec) {
+    return spec.shape.known() && Tensor::WithoutData(spec.dtype, spec.shape).bytes() <= kMaxFoldedTensor &&
+           (!product || MultiplyExtents(spec.shape.elements(), read) <= kMaxFoldedWork);
+  });
+}
 constexpr int64_t kFromLast[] = {0, 3, 1, 2}, kToLast[] = {0, 2, 3, 1};
 
 bool IsIdentity(absl::Span<const int64_t> perm) {
@@ -82,12 +99,21 @@ DType Importer::TypeOf(int i) {
   Value* const value = Find(i);
   if (value == nullptr) return DType::kFloat32;
   if (value->extents) return value->extents->dtype;
+  if (value->initializer != nullptr) {
+    if (const std::optional<DType> dtype = DTypeOfElements(value->initializer->data_type())) return *dtype;
+  }
   return value->channels_last.valid() ? value->channels_last.dtype() : Get(*value, Order::kOnnx).dtype();
 }
 
 Shape Importer::ShapeOf(int i) {
   Value* const value = Find(i);
   if (value == nullptr) return Shape::Invalid();
+  if (value->constant) return value->constant->shape();
+  if (value->initializer != nullptr) {
+    const std::vector<int64_t> dims(value->initializer->dims().begin(), value->initializer->dims().end());
+    const absl::StatusOr<Shape> shape = Shape::Make(dims);
+    if (shape.ok() && shape->known()) return *shape;
+  }
   if (value->onnx.valid() || !value->channels_last.valid()) return Get(*value, Order::kOnnx).shape();
   const Shape& last = value->channels_last.shape();
   return Shape({last[0], last[3], last[1], last[2]});
@@ -134,7 +160,7 @@ Output Importer::Operand(int i, Order order) {
   if (value->constant) {
     Shape four = shape;
     while (four.rank() < 4) four = four.Insert(0, 1);
-    return ops::Const(scope_, Permuted(value->constant->Reshaped(four), kToLast));
+    return value->channels_last = ops::Const(scope_, Permuted(value->constant->Reshaped(four), kToLast));
   }
   const bool channels = shape.rank() == 3 && shape[1] == 1 && shape[2] == 1;
   if (channels) return ops::Reshape(scope_, x, {-1});
@@ -239,6 +265,7 @@ Output Importer::Parameter(int i, absl::Span<const int64_t> perm) {
   if (fresh && (perm.size() > 2 || readers_[node_->input(i)] == 1)) MakeVariable(*value, perm, true);
   if (value->variable.valid() && absl::MakeConstSpan(value->stored) == perm) return value->variable;
   if (value->constant && value->constant->shape().rank() == static_cast<int>(perm.size())) {
+    Copied(value->constant->bytes());
     return ops::Const(scope_, Permuted(*value->constant, perm));
   }
   const Output x = Get(*value, Order::kOnnx);
@@ -340,6 +367,7 @@ void Importer::OutExtents(ExtentList extents) {
     return extent && (!extent->taken() || extent->size() != Shape::kUnknown);
   });
   if (node_->output_size() == 0 || node_->output(0).empty()) return;
+  if (extents.list.size() > kMaxExtents) return Fail(absl::UnimplementedError("a shape has more than 256 extents"));
   Value& held = values_[node_->output(0)];
   if (!known) {
     held.extents = std::move(extents);
@@ -354,11 +382,19 @@ void Importer::OutExtents(ExtentList extents) {
   held.constant = Tensor::Of<int32_t>(absl::MakeConstSpan(narrow), shape);
 }
 
+void Importer::Copied(size_t bytes) {
+  copied_bytes_ += bytes;
+  if (copied_bytes_ > kMaxCopiedBytes) Fail(absl::UnimplementedError("copies of weights take more than 1 GiB"));
+}
+
 void Importer::SameAs(int i) {
   Value* const value = Find(i);
   if (value == nullptr || node_->output_size() == 0) return;
   const std::string& name = node_->output(0);
-  const Value copy = value->parameter || value->variable.valid() ? ValueOf(*value->source, name) : *value;
+  const bool weight = value->parameter || value->variable.valid();
+  if (!weight && value->initializer != nullptr) ReadInitializer(*value);
+  const Value copy = weight ? ValueOf(*value->source, name) : *value;
+  if (weight) Copied(BytesOf(*value->source));
   values_[name] = copy;
 }
 
@@ -371,10 +407,10 @@ void Importer::Fold() {
     const auto found = values_.find(output);
     if (output.empty() || found == values_.end() || found->second.constant || found->second.extents) continue;
     const Output value = Get(found->second, Order::kOnnx);
-    if (!value.valid() || !value.shape().known()) continue;
-    if (Tensor::WithoutData(value.dtype(), value.shape()).bytes() > kMaxFoldedBytes) continue;
+    if (!value.valid() || folded_bytes_ > kMaxFoldedBytes) continue;
     const absl::StatusOr<Tensor> tensor = Evaluate(value);
     if (!tensor.ok()) continue;
+    folded_bytes_ += tensor->bytes();
     found->second = Value();
     found->second.constant = *tensor;
   }
@@ -388,11 +424,7 @@ absl::StatusOr<Tensor> Importer::Evaluate(const Output& output) {
   if (node.op().stateful || node.op().kind == OpKind::kPlaceholder || node.op().kind == OpKind::kVariable) {
     return absl::FailedPreconditionError("no constant");
   }
-  for (const TensorSpec& spec : node.outputs()) {
-    if (!spec.shape.known() || Tensor::WithoutData(spec.dtype, spec.shape).bytes() > kMaxFoldedBytes) {
-      return absl::FailedPreconditionError("too large");
-    }
-  }
+  if (!IsCheap(node)) return absl::FailedPreconditionError("too large");
   std::vector<Tensor> inputs;
   for (const Output& input : node.inputs()) {
     ASSIGN_OR_RETURN(inputs.emplace_back(), Evaluate(input));

@@ -119,7 +119,7 @@ TEST_F(SavedNetwork, TrainsOnTowers) {
       AddCrossEntropy(tower, outputs[0], batch["label"]);
       return TotalLoss(tower);
     };
-    const TrainStep step = ReplicateTowers(Scope(graph), devices, fields, model, optim::GradientDescent(0.1),
+    const TrainStep step = ReplicateTowers(Scope(graph), devices, fields, model, optim::GradientDescent({.learning_rate = 0.1}),
                                            {.variable_update = update, .frozen = {"conv1/*"}});
     const auto session = Session::Create(graph, devices);
     EXPECT_TRUE(session.ok()) << session.status();
