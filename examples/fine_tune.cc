@@ -1,6 +1,7 @@
 // Trains a saved model further, such as one that import_onnx made of PyTorch's: fine_tune MODEL OUTPUT
 //
 // The model takes images and gives logits. Here each class is a picture of its own with noise; use your own data.
+#include <cmath>
 #include <cstdio>
 #include <random>
 
@@ -13,13 +14,13 @@ constexpr int64_t kExamples = 400, kSteps = 60;
 std::unique_ptr<data::Dataset> Pictures(const std::string& name, Shape shape, int64_t classes) {
   shape.set_dim(0, kExamples);
   Tensor images(DType::kFloat32, shape), labels(DType::kInt32, {kExamples});
-  std::mt19937 noise;
+  std::mt19937 random;
+  std::normal_distribution<float> noise(0, 0.3f);
   const int64_t size = images.elements() / kExamples;
   for (int64_t i = 0; i < images.elements(); ++i) {
-    const int64_t label = (i / size) % classes;
+    const int64_t pixel = i % size, label = i / size % classes;
+    images.data<float>()[i] = std::sin(0.01f * static_cast<float>((label + 1) * pixel)) + noise(random);
     labels.data<int32_t>()[i / size] = static_cast<int32_t>(label);
-    const auto element = static_cast<uint32_t>(i % size / 8 * classes + label);
-    images.data<float>()[i] = static_cast<float>(element * 2654435761u >> 31) + 0.001f * static_cast<float>(noise() % 500);
   }
   return data::FromTensors({{name, images}, {"label", labels}}).value();
 }

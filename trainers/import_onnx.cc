@@ -11,7 +11,8 @@
 #include "trainers/flags/command_line.h"
 
 ABSL_FLAG(std::string, output, "model.safetensors", "The file to write.");
-ABSL_FLAG(bool, channels_last, false, "Gives the model images [N, H, W, C] at its ends instead of ONNX's [N, C, H, W].");
+ABSL_FLAG(bool, channels_last, false,
+          "Gives the model images [N, H, W, C] at its ends instead of ONNX's [N, C, H, W].");
 
 namespace belfry::trainers {
 namespace {

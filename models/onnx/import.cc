@@ -19,8 +19,8 @@ absl::StatusOr<int64_t> OpsetOf(const ModelProto& model) {
   for (const OperatorSetIdProto& set : model.opset_import()) {
     if (!set.domain().empty() && set.domain() != "ai.onnx") continue;
     if (set.version() >= models::kOldestOnnxOpset) return set.version();
-    return absl::UnimplementedError(absl::StrCat("it states opset ", set.version(), "; those from ",
-                                                 models::kOldestOnnxOpset, " on are read"));
+    return absl::UnimplementedError(
+        absl::StrCat("it states opset ", set.version(), "; those from ", models::kOldestOnnxOpset, " on are read"));
   }
   return absl::InvalidArgumentError("it states no opset");
 }
@@ -75,8 +75,7 @@ absl::StatusOr<ImportSummary> ImportOnnx(const std::string& path, const std::str
                                          const ImportOptions& options) {
   absl::StatusOr<ImportSummary> summary = onnx::Import(path, output, options);
   if (summary.ok()) return summary;
-  return absl::Status(summary.status().code(),
-                      absl::StrCat("The import of ", path, ": ", summary.status().message()));
+  return absl::Status(summary.status().code(), absl::StrCat("The import of ", path, ": ", summary.status().message()));
 }
 
 }  // namespace belfry::models

@@ -313,6 +313,8 @@ absl::Status OfFile(const std::string& path, const absl::Status& status) {
 }  // namespace
 
 struct ModelContents::File {
+  File(io::SafetensorsFile file, Json description) : tensors(std::move(file)), model(std::move(description)) {}
+
   Tensors tensors;
   Json model;
 };
@@ -326,7 +328,7 @@ absl::StatusOr<ModelContents> ModelContents::Open(const std::string& path) {
   ASSIGN_OR_RETURN(io::SafetensorsFile file, io::SafetensorsFile::Map(path));
   absl::StatusOr<Json> model = Parse(file);
   if (!model.ok()) return OfFile(path, model.status());
-  return ModelContents(std::unique_ptr<File>(new File{Tensors(std::move(file)), *std::move(model)}));
+  return ModelContents(std::make_unique<File>(std::move(file), *std::move(model)));
 }
 
 absl::StatusOr<ModelEnds> ModelContents::Build(const Scope& scope, ModelMode mode,

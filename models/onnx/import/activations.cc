@@ -44,9 +44,8 @@ Output LinearClip(const Scope& scope, Output x, double alpha, double beta) {
   return ops::ClipByValue(scope, line, 0, 1);
 }
 absl::Status HardSigmoid(Importer& to) {
-  return Activate(to, [&](const Scope& s, Output x) {
-    return LinearClip(s, x, to.Float("alpha", 0.2), to.Float("beta", 0.5));
-  });
+  return Activate(
+      to, [&](const Scope& s, Output x) { return LinearClip(s, x, to.Float("alpha", 0.2), to.Float("beta", 0.5)); });
 }
 absl::Status HardSwish(Importer& to) {
   return Activate(to, [](const Scope& s, Output x) { return ops::Mul(s, x, LinearClip(s, x, 1.0 / 6, 0.5)); });

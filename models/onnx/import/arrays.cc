@@ -204,9 +204,9 @@ absl::Status SpaceToDepth(Importer& to) {
 }
 
 constexpr ImportRule kArrays[] = {
-    {"Reshape", Reshape},     {"Flatten", Flatten}, {"Squeeze", Squeeze}, {"Unsqueeze", Unsqueeze},
-    {"Transpose", Transpose}, {"Concat", Concat},   {"Tile", Tile},       {"DepthToSpace", DepthToSpace},
-    {"SpaceToDepth", SpaceToDepth},
+    {"Reshape", Reshape},     {"Flatten", Flatten},           {"Squeeze", Squeeze},
+    {"Unsqueeze", Unsqueeze}, {"Transpose", Transpose},       {"Concat", Concat},
+    {"Tile", Tile},           {"DepthToSpace", DepthToSpace}, {"SpaceToDepth", SpaceToDepth},
 };
 
 }  // namespace

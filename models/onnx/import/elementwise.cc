@@ -79,8 +79,8 @@ bool OfExtents(Importer& to) {
   ExtentList result{.scalar = a->scalar && b->scalar, .dtype = a->dtype};
   if ((a->list.size() != n && a->list.size() != 1) || (b->list.size() != n && b->list.size() != 1)) return false;
   for (size_t i = 0; i < n; ++i) {
-    result.list.push_back(Combined(to.rule().op, a->list[a->list.size() == 1 ? 0 : i],
-                                   b->list[b->list.size() == 1 ? 0 : i]));
+    result.list.push_back(
+        Combined(to.rule().op, a->list[a->list.size() == 1 ? 0 : i], b->list[b->list.size() == 1 ? 0 : i]));
   }
   to.OutExtents(std::move(result));
   return true;
@@ -103,7 +103,7 @@ absl::Status Equal(Importer& to) {
     const std::optional<ExtentList> a = to.ExtentsIn(0), b = to.ExtentsIn(1);
     const size_t n = a && b ? std::max(a->list.size(), b->list.size()) : 0;
     std::vector<bool> equal;
-    for (size_t i = 0; i < n && a->list.size() > 0 && b->list.size() > 0; ++i) {
+    for (size_t i = 0; i < n && !a->list.empty() && !b->list.empty(); ++i) {
       const MaybeExtent &x = a->list[std::min(i, a->list.size() - 1)], &y = b->list[std::min(i, b->list.size() - 1)];
       if (!x || !y) break;
       if (!x->taken() && !y->taken()) equal.push_back(x->size() == y->size());
@@ -125,8 +125,7 @@ absl::Status Where(Importer& to) {
     const Tensor* const condition = to.Constant(0);
     const std::optional<ExtentList> a = to.ExtentsIn(1), b = to.ExtentsIn(2);
     const bool fits = condition != nullptr && condition->dtype() == DType::kBool && a && b &&
-                      condition->elements() == static_cast<int64_t>(a->list.size()) &&
-                      a->list.size() == b->list.size();
+                      condition->elements() == static_cast<int64_t>(a->list.size()) && a->list.size() == b->list.size();
     if (fits) {
       ExtentList result{.scalar = a->scalar, .dtype = a->dtype};
       for (size_t i = 0; i < a->list.size(); ++i) {

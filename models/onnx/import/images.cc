@@ -10,9 +10,9 @@
 namespace belfry::onnx {
 namespace {
 
-constexpr int64_t kFilterPerm[] = {2, 3, 1, 0};          // [K, C, R, S] to [R, S, C, K]
-constexpr int64_t kSequenceFilterPerm[] = {2, 1, 0};     // [K, C, R] to [R, C, K]
-constexpr int64_t kMaxWindow = int64_t{1} << 30;         // of extents, strides and paddings, so that sums fit
+constexpr int64_t kFilterPerm[] = {2, 3, 1, 0};       // [K, C, R, S] to [R, S, C, K]
+constexpr int64_t kSequenceFilterPerm[] = {2, 1, 0};  // [K, C, R] to [R, C, K]
+constexpr int64_t kMaxWindow = int64_t{1} << 30;      // of extents, strides and paddings, so that sums fit
 
 // A window along one axis.
 struct WindowAxis {
@@ -109,16 +109,16 @@ Output FilterOf(Importer& to, int rank) {
 Output WithBias(Importer& to, Output y) { return to.Has(2) ? ops::BiasAdd(to.scope(), y, to.In(2)) : y; }
 
 absl::StatusOr<std::pair<ImportedWindow, ops::Conv2DOptions>> ConvolutionOf(Importer& to, const Output& x,
-                                                                       const Output& filter, int rank) {
+                                                                            const Output& filter, int rank) {
   std::vector<int64_t> size = {filter.shape()[0], filter.shape()[1]};
   if (rank == 3) size.erase(size.begin());
   ASSIGN_OR_RETURN(const ImportedWindow window, WindowOf(to, size, x.shape()));
   return std::pair(window, ops::Conv2DOptions{.stride_h = window.h.stride,
-                                         .stride_w = window.w.stride,
-                                         .padding = window.padding,
-                                         .dilation_h = window.h.dilation,
-                                         .dilation_w = window.w.dilation,
-                                         .groups = to.Int("group", 1)});
+                                              .stride_w = window.w.stride,
+                                              .padding = window.padding,
+                                              .dilation_h = window.h.dilation,
+                                              .dilation_w = window.w.dilation,
+                                              .groups = to.Int("group", 1)});
 }
 
 absl::Status Conv(Importer& to) {
@@ -239,7 +239,8 @@ absl::StatusOr<std::vector<ops::Extent>> ResizedExtents(Importer& to, const Outp
 absl::Status Resize(Importer& to) {
   if (to.ShapeOf(0).rank() != 4) return absl::UnimplementedError("its input is no image");
   const bool upsample = to.rule().op == "Upsample" || to.opset() < 11;
-  const std::string mode = to.String("mode", "nearest"), from = to.String("coordinate_transformation_mode", "half_pixel");
+  const std::string mode = to.String("mode", "nearest"),
+                    from = to.String("coordinate_transformation_mode", "half_pixel");
   const Output x = to.In(0, Order::kChannelsLast);
   if (!x.valid()) return absl::OkStatus();
   bool whole = false;

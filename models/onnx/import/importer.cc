@@ -109,8 +109,7 @@ absl::Status Importer::AddInputs() {
     ASSIGN_OR_RETURN(Shape shape, ShapeOfInput(input));
     const absl::StatusOr<DType> dtype = RequireDType(input.type().tensor_type().elem_type());
     if (!dtype.ok()) {
-      return absl::Status(dtype.status().code(),
-                          absl::StrCat("input '", input.name(), "' ", dtype.status().message()));
+      return absl::Status(dtype.status().code(), absl::StrCat("input '", input.name(), "' ", dtype.status().message()));
     }
     const bool last = options_.channels_last && shape.rank() == 4 && IsFloating(*dtype);
     if (last) shape = Shape({shape[0], shape[2], shape[3], shape[1]});
@@ -139,8 +138,9 @@ absl::Status Importer::AddOutputs() {
 
 absl::Status Importer::AddNode(const NodeProto& node) {
   node_ = &node;
-  const std::string name = absl::StrCat("'", node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name(),
-                                        "' (op_type ", node.op_type(), ")");
+  const std::string name =
+      absl::StrCat("'", node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name(), "' (op_type ",
+                   node.op_type(), ")");
   const bool ours = node.domain().empty() || node.domain() == "ai.onnx";
   rule_ = ours ? FindImportRule(node.op_type()) : nullptr;
   if (rule_ == nullptr) {

@@ -30,9 +30,9 @@ class Importer;
 
 // The rule that adds the nodes of one op of ONNX.
 struct ImportRule {
-  absl::string_view op;                      // ONNX's
-  absl::Status (*add)(Importer& to);         // the errors say what the rule does not cover
-  Output (*unary)(OpScope, Output) = {};     // our op, where the rule is one of several ops
+  absl::string_view op;                   // ONNX's
+  absl::Status (*add)(Importer& to);      // the errors say what the rule does not cover
+  Output (*unary)(OpScope, Output) = {};  // our op, where the rule is one of several ops
   Output (*binary)(OpScope, Output, Output) = {};
 };
 

@@ -103,8 +103,8 @@ absl::Status TopK(Importer& to) {
 }
 
 constexpr ImportRule kMatrices[] = {
-    {"MatMul", MatMul},         {"Gemm", Gemm},     {"Einsum", Einsum}, {"Softmax", Softmax},
-    {"LogSoftmax", Softmax},    {"CumSum", CumSum}, {"TopK", TopK},
+    {"MatMul", MatMul},      {"Gemm", Gemm},     {"Einsum", Einsum}, {"Softmax", Softmax},
+    {"LogSoftmax", Softmax}, {"CumSum", CumSum}, {"TopK", TopK},
 };
 
 }  // namespace

@@ -65,8 +65,8 @@ absl::Status GroupNormalization(Importer& to) {
   const auto of_channels = [&](int i) {
     const Output value = to.In(i);
     if (to.opset() >= 21 || !value.valid()) return value;
-    const Output repeated = ops::BroadcastTo(scope, ops::Reshape(scope, value, Shape({groups, 1})),
-                                             Shape({groups, channels / groups}));
+    const Output repeated =
+        ops::BroadcastTo(scope, ops::Reshape(scope, value, Shape({groups, 1})), Shape({groups, channels / groups}));
     return ops::Reshape(scope, repeated, Shape({channels}));
   };
   to.OutImages(ops::GroupNorm(scope, x, of_channels(1), of_channels(2), groups, to.Float("epsilon", 1e-5)), rank);

@@ -212,11 +212,9 @@ absl::Status OneHot(Importer& to) {
     return absl::InvalidArgumentError("its depth or its two values are wrong");
   }
   const std::vector<double> numbers = values.ToDoubles();
-  to.Out(ops::OneHot(to.scope(), to.In(0), static_cast<int64_t>(depth),
-                     {.on_value = numbers[1],
-                      .off_value = numbers[0],
-                      .axis = to.Int("axis", -1),
-                      .dtype = values.dtype()}));
+  to.Out(ops::OneHot(
+      to.scope(), to.In(0), static_cast<int64_t>(depth),
+      {.on_value = numbers[1], .off_value = numbers[0], .axis = to.Int("axis", -1), .dtype = values.dtype()}));
   return absl::OkStatus();
 }
 
@@ -237,8 +235,13 @@ absl::Status ReverseSequence(Importer& to) {
 }
 
 constexpr ImportRule kParts[] = {
-    {"Split", Split},   {"Slice", Slice},   {"Pad", Pad}, {"Gather", Gather}, {"GatherND", GatherND},
-    {"OneHot", OneHot}, {"ReverseSequence", ReverseSequence},
+    {"Split", Split},
+    {"Slice", Slice},
+    {"Pad", Pad},
+    {"Gather", Gather},
+    {"GatherND", GatherND},
+    {"OneHot", OneHot},
+    {"ReverseSequence", ReverseSequence},
 };
 
 }  // namespace

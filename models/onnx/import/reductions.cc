@@ -33,7 +33,8 @@ bool ReduceExtents(Importer& to) {
     if (!product || !extent) {
       product = std::nullopt;
     } else if (!extent->taken()) {
-      product = product->taken() ? *product * extent->size() : ops::Extent(MultiplyExtents(product->size(), extent->size()));
+      product =
+          product->taken() ? *product * extent->size() : ops::Extent(MultiplyExtents(product->size(), extent->size()));
     } else {
       product = product->taken() ? MaybeExtent() : *extent * product->size();
     }
@@ -82,9 +83,9 @@ absl::Status ArgExtreme(Importer& to) {
 }
 
 constexpr ImportRule kReductions[] = {
-    {"ReduceSum", Reduce},    {"ReduceMean", Reduce},   {"ReduceMax", Reduce},       {"ReduceMin", Reduce},
-    {"ReduceProd", Reduce},   {"ReduceL1", Reduce},     {"ReduceL2", Reduce},        {"ReduceSumSquare", Reduce},
-    {"ReduceLogSum", Reduce}, {"ReduceLogSumExp", Reduce}, {"ArgMax", ArgExtreme},   {"ArgMin", ArgExtreme},
+    {"ReduceSum", Reduce},    {"ReduceMean", Reduce},      {"ReduceMax", Reduce},  {"ReduceMin", Reduce},
+    {"ReduceProd", Reduce},   {"ReduceL1", Reduce},        {"ReduceL2", Reduce},   {"ReduceSumSquare", Reduce},
+    {"ReduceLogSum", Reduce}, {"ReduceLogSumExp", Reduce}, {"ArgMax", ArgExtreme}, {"ArgMin", ArgExtreme},
 };
 
 }  // namespace

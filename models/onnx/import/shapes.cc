@@ -26,7 +26,8 @@ absl::Status Size(Importer& to) {
   for (int64_t axis = 0; axis < to.ShapeOf(0).rank() && product; ++axis) {
     const ops::Extent extent = to.ExtentOf(0, axis);
     if (!extent.taken()) {
-      product = product->taken() ? *product * extent.size() : ops::Extent(MultiplyExtents(product->size(), extent.size()));
+      product =
+          product->taken() ? *product * extent.size() : ops::Extent(MultiplyExtents(product->size(), extent.size()));
     } else if (product->taken()) {
       product = std::nullopt;
     } else {
@@ -168,15 +169,15 @@ absl::Status Trilu(Importer& to) {
   const Scope& scope = to.scope();
   const Output rows = ops::ExpandDims(scope, CountAxis(scope, x, -2), 1), columns = CountAxis(scope, x, -1);
   const Output shifted = ops::Add(scope, rows, ops::Const<int64_t>(scope, diagonal));
-  const Output kept = to.Int("upper", 1) != 0 ? ops::GreaterEqual(scope, columns, shifted)
-                                              : ops::LessEqual(scope, columns, shifted);
+  const Output kept =
+      to.Int("upper", 1) != 0 ? ops::GreaterEqual(scope, columns, shifted) : ops::LessEqual(scope, columns, shifted);
   to.Out(ops::Select(scope, kept, x, NumberOf(scope, 0, x.dtype())));
   return absl::OkStatus();
 }
 
 constexpr ImportRule kShapes[] = {
-    {"Shape", ShapeValue}, {"Size", Size},         {"Constant", ConstantValue}, {"ConstantOfShape", ConstantOfShape},
-    {"Expand", Expand},    {"Range", RangeValue},  {"EyeLike", EyeLike},        {"Trilu", Trilu},
+    {"Shape", ShapeValue}, {"Size", Size},        {"Constant", ConstantValue}, {"ConstantOfShape", ConstantOfShape},
+    {"Expand", Expand},    {"Range", RangeValue}, {"EyeLike", EyeLike},        {"Trilu", Trilu},
 };
 
 }  // namespace

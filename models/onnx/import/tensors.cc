@@ -14,10 +14,9 @@ namespace belfry::onnx {
 namespace {
 
 absl::Status WrongCount(int64_t have, const Tensor& tensor, absl::string_view unit) {
-  return absl::InvalidArgumentError(absl::StrCat("has ", have, " ", unit, ", but its shape ",
-                                                 tensor.shape().ToString(), " of ", DTypeName(tensor.dtype()),
-                                                 " needs ", unit == "bytes" ? static_cast<int64_t>(tensor.bytes())
-                                                                            : tensor.elements()));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "has ", have, " ", unit, ", but its shape ", tensor.shape().ToString(), " of ", DTypeName(tensor.dtype()),
+      " needs ", unit == "bytes" ? static_cast<int64_t>(tensor.bytes()) : tensor.elements()));
 }
 
 template <class To, class From>

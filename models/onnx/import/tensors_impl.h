@@ -30,7 +30,8 @@ class TensorReader {
   explicit TensorReader(std::string folder) : folder_(std::move(folder)) {}
 
   // Errors: InvalidArgument: dims that are no shape, or another number of elements; a file that is not below the
-  // folder. Unimplemented: a dtype that we lack; more than 64 axes. NotFound, and others of io::InputFile: those of a file of elements.
+  // folder. Unimplemented: a dtype that we lack; more than 64 axes. NotFound, and others of io::InputFile: those of a
+  // file of elements.
   absl::StatusOr<Tensor> Read(const TensorProto& proto) const;
 
  private:

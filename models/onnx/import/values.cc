@@ -128,6 +128,7 @@ ops::Extent Importer::ExtentOf(int i, int64_t axis) {
 }
 
 bool Importer::IsChannelsLast(int i) const {
+  if (!Has(i)) return false;
   const auto found = values_.find(node_->input(i));
   return found != values_.end() && found->second.channels_last.valid() && !found->second.constant &&
          !found->second.variable.valid();
@@ -200,8 +201,8 @@ Output Importer::MakeVariable(Value& value, absl::Span<const int64_t> perm, bool
   const std::string clean = CleanName(value.name, "parameter");
   std::string unique = clean;
   for (int i = 1; root_.graph().FindVariable(unique, 0).valid(); ++i) unique = absl::StrCat(clean, "_", i);
-  const Variable variable = GetVariable(root_, unique, stored.shape(), ZerosInitializer(),
-                                        {.dtype = stored.dtype(), .trainable = trainable});
+  const Variable variable =
+      GetVariable(root_, unique, stored.shape(), ZerosInitializer(), {.dtype = stored.dtype(), .trainable = trainable});
   if (!variable.valid()) return Output();
   variables_.emplace_back(variable, stored);
   value.constant.reset();
@@ -308,7 +309,8 @@ absl::StatusOr<Tensor> Importer::Known(int i) {
   RETURN_IF_ERROR(error_);
   const Value& value = *Find(i);
   if (value.initializer != nullptr) return tensors_.Read(*value.initializer);
-  return absl::UnimplementedError(absl::StrCat("input ", i, " depends on inputs of the model, or on weights, and must "
+  return absl::UnimplementedError(absl::StrCat("input ", i,
+                                               " depends on inputs of the model, or on weights, and must "
                                                "be a constant"));
 }
 

@@ -82,7 +82,8 @@ TEST_F(SavedNetwork, HasTheGradientsOfTheNetwork) {
   // The session of Start knows the first network only; the weights of both are those of the file.
   std::map<std::string, Tensor> values;
   for (const Variable& variable : graph_.variables()) {
-    if (!absl::StartsWith(variable.name(), "again/")) values[variable.name()] = session_->ReadVariable(variable).value();
+    if (!absl::StartsWith(variable.name(), "again/"))
+      values[variable.name()] = session_->ReadVariable(variable).value();
   }
   Start();
   for (const Variable& variable : graph_.variables()) {
@@ -119,8 +120,9 @@ TEST_F(SavedNetwork, TrainsOnTowers) {
       AddCrossEntropy(tower, outputs[0], batch["label"]);
       return TotalLoss(tower);
     };
-    const TrainStep step = ReplicateTowers(Scope(graph), devices, fields, model, optim::GradientDescent({.learning_rate = 0.1}),
-                                           {.variable_update = update, .frozen = {"conv1/*"}});
+    const TrainStep step =
+        ReplicateTowers(Scope(graph), devices, fields, model, optim::GradientDescent({.learning_rate = 0.1}),
+                        {.variable_update = update, .frozen = {"conv1/*"}});
     const auto session = Session::Create(graph, devices);
     EXPECT_TRUE(session.ok()) << session.status();
     if (!session.ok() || !(*session)->RunTarget(step.initialize).ok()) return weights;

@@ -135,7 +135,7 @@ def networks():
         return
     vit = models.VisionTransformer(image_size=32, patch_size=8, num_layers=2, num_heads=4, hidden_dim=32, mlp_dim=64)
     yield "resnet18", models.resnet18(num_classes=10), numbers(3, 64, 64), {0: "N"}, 10
-    yield "mobilenet_v2", models.mobilenet_v2(num_classes=10), numbers(3, 64, 64), {0: "N"}, 10
+    yield "mobilenet_v2", models.mobilenet_v2(num_classes=10), numbers(3, 64, 64), {0: "N"}, 0
     yield "efficientnet_b0", models.efficientnet_b0(num_classes=10), numbers(3, 64, 64), {0: "N"}, 0
     yield "vit", vit, numbers(3, 32, 32), {0: "N"}, 0
 
@@ -160,7 +160,7 @@ def gradients(model, x, classes):
         gradient = parameter.grad
         if gradient is not None:
             gradient = gradient.permute(2, 3, 1, 0) if gradient.ndim == 4 else gradient
-            tensors["grad/" + name] = gradient.T if name in linear else gradient
+            tensors["grad/" + name] = gradient.T if name in linear or name.endswith("in_proj_weight") else gradient
     return tensors
 
 

@@ -18,12 +18,12 @@
 namespace belfry::models {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using onnx::GraphProto;
 using onnx::ModelProto;
 using onnx::NodeProto;
 using onnx::TensorProto;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 // --- Networks that were exported ---
 
@@ -121,7 +121,8 @@ class OnnxImport : public OnnxTest {
     model_.add_opset_import()->set_version(version);
   }
   GraphProto& graph() { return *model_.mutable_graph(); }
-  void Input(const std::string& name, const std::vector<int64_t>& dims, TensorProto::DataType type = TensorProto::FLOAT) {
+  void Input(const std::string& name, const std::vector<int64_t>& dims,
+             TensorProto::DataType type = TensorProto::FLOAT) {
     *graph().add_input() = Info(name, type, dims);
   }
   void Output(const std::string& name) { *graph().add_output() = Info(name, TensorProto::FLOAT, {}); }
@@ -191,20 +192,26 @@ TEST_F(OnnxImport, ReadsEveryDType) {
     return First({});
   };
   const auto ints = [](TensorProto& t) { t.add_int32_data(3), t.add_int32_data(0); };
-  EXPECT_EQ(number_of(TensorProto::FLOAT, [](auto& t) { t.add_float_data(1.5f), t.add_float_data(-2); }), (Doubles{1.5, -2}));
-  EXPECT_EQ(number_of(TensorProto::DOUBLE, [](auto& t) { t.add_double_data(1.5), t.add_double_data(-2); }), (Doubles{1.5, -2}));
-  EXPECT_EQ(number_of(TensorProto::INT64, [](auto& t) { t.add_int64_data(7), t.add_int64_data(-2); }), (Doubles{7, -2}));
+  EXPECT_EQ(number_of(TensorProto::FLOAT, [](auto& t) { t.add_float_data(1.5f), t.add_float_data(-2); }),
+            (Doubles{1.5, -2}));
+  EXPECT_EQ(number_of(TensorProto::DOUBLE, [](auto& t) { t.add_double_data(1.5), t.add_double_data(-2); }),
+            (Doubles{1.5, -2}));
+  EXPECT_EQ(number_of(TensorProto::INT64, [](auto& t) { t.add_int64_data(7), t.add_int64_data(-2); }),
+            (Doubles{7, -2}));
   EXPECT_EQ(number_of(TensorProto::INT32, ints), (Doubles{3, 0}));
   EXPECT_EQ(number_of(TensorProto::UINT8, ints), (Doubles{3, 0}));
   EXPECT_EQ(number_of(TensorProto::BOOL, ints), (Doubles{1, 0}));
-  EXPECT_EQ(number_of(TensorProto::FLOAT16, [](auto& t) { t.add_int32_data(0x3e00), t.add_int32_data(0xc000); }), (Doubles{1.5, -2}));
-  EXPECT_EQ(number_of(TensorProto::BFLOAT16, [](auto& t) { t.add_int32_data(0x3fc0), t.add_int32_data(0xc000); }), (Doubles{1.5, -2}));
+  EXPECT_EQ(number_of(TensorProto::FLOAT16, [](auto& t) { t.add_int32_data(0x3e00), t.add_int32_data(0xc000); }),
+            (Doubles{1.5, -2}));
+  EXPECT_EQ(number_of(TensorProto::BFLOAT16, [](auto& t) { t.add_int32_data(0x3fc0), t.add_int32_data(0xc000); }),
+            (Doubles{1.5, -2}));
   EXPECT_EQ(number_of(TensorProto::BOOL, [](auto& t) { t.set_raw_data(std::string("\x05\x00", 2)); }), (Doubles{1, 0}));
 }
 
 TEST_F(OnnxImport, ReadsElementsInOtherFiles) {
   const float values[] = {1, 2, 3, 4};
-  ASSERT_TRUE(io::WriteFile(File("weights.bin"), absl::string_view(reinterpret_cast<const char*>(values), sizeof values)).ok());
+  ASSERT_TRUE(
+      io::WriteFile(File("weights.bin"), absl::string_view(reinterpret_cast<const char*>(values), sizeof values)).ok());
   Input("x", {-1, 3});
   TensorProto& w = Initializer("w", {3});
   w.set_data_location(TensorProto::EXTERNAL);
@@ -368,8 +375,9 @@ TEST_F(OnnxImport, NamesWhatIsNotCovered) {
   EXPECT_EQ(with("Relu", [](NodeProto& node) { node.set_domain("com.microsoft"); }).code(),
             absl::StatusCode::kUnimplemented);
   EXPECT_THAT(Message(), HasSubstr("com.microsoft"));
-  EXPECT_THAT(std::string(with("Cast", [](NodeProto& node) { Attribute(node, "to").set_i(TensorProto::STRING); }).message()),
-              HasSubstr("element type 8"));
+  EXPECT_THAT(
+      std::string(with("Cast", [](NodeProto& node) { Attribute(node, "to").set_i(TensorProto::STRING); }).message()),
+      HasSubstr("element type 8"));
   EXPECT_THAT(std::string(with("Pad", [](NodeProto& node) { Attribute(node, "mode").set_s("reflect"); }).message()),
               HasSubstr("mode 'reflect'"));
   EXPECT_THAT(std::string(with("MaxPool", [](NodeProto& node) { Ints(node, "kernel_shape", {2}); }).message()),

@@ -1,5 +1,5 @@
-// Compares exported models, as ONNX Runtime runs them and as they are imported again, with ours. A test adds models to a folder and lets
-// check_onnx.py run all of them.
+// Compares exported models, as ONNX Runtime runs them and as they are imported again, with ours. A test adds models to
+// a folder and lets check_onnx.py run all of them.
 #include <cstdlib>
 #include <utility>
 

@@ -77,9 +77,8 @@ class OnnxOfTorch : public OnnxTest {
 };
 
 TEST_F(OnnxOfTorch, ComputesAndTrainsAsPyTorchDoes) {
-  const std::string command =
-      absl::StrCat("python3 ", BELFRY_SOURCE_ROOT, "/tests/models/onnx/export_torch.py '", folder_.string(),
-                   "' > '", File("log"), "' 2>&1");
+  const std::string command = absl::StrCat("python3 ", BELFRY_SOURCE_ROOT, "/tests/models/onnx/export_torch.py '",
+                                           folder_.string(), "' > '", File("log"), "' 2>&1");
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
   int networks = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
