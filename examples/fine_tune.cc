@@ -9,7 +9,7 @@
 
 using namespace belfry;
 
-constexpr int64_t kExamples = 400, kSteps = 60;
+constexpr int64_t kExamples = 200, kSteps = 25;
 
 std::unique_ptr<data::Dataset> Pictures(const std::string& name, Shape shape, int64_t classes) {
   shape.set_dim(0, kExamples);
