@@ -32,6 +32,7 @@ bool IsCheap(const Node& node) {
            (!product || MultiplyExtents(spec.shape.elements(), read) <= kMaxFoldedWork);
   });
 }
+
 constexpr int64_t kFromLast[] = {0, 3, 1, 2}, kToLast[] = {0, 2, 3, 1};
 
 bool IsIdentity(absl::Span<const int64_t> perm) {
