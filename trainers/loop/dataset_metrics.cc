@@ -178,8 +178,8 @@ double AreaOf(Batches batches) {
 }
 
 // Numbers, absolute and squared errors; then the labels' mean and squared distances from it, by which batches are put
-// together without the cancellation that sums of squares suffer (Chan, Golub and LeVeque, "Updating formulae and a
-// pairwise algorithm for computing sample variances", 1979).
+// together without the cancellation that sums of squares suffer (Chan et al., "Updating formulae and a pairwise
+// algorithm for computing sample variances", 1979).
 absl::StatusOr<Numbers> ErrorsOf(const Tensor& outputs, const Tensor& labels) {
   if (outputs.dtype() != DType::kFloat32 || outputs.elements() != labels.elements()) {
     return Mismatch(outputs, labels, "float32 outputs, and as many labels");

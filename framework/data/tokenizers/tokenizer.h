@@ -36,9 +36,8 @@ class Tokenizer {
 // GPT-2, RoBERTa, GPT-NeoX and Llama 3:
 //
 //   tokenizer.json           of Hugging Face's `tokenizers`: the model BPE; the pre-tokenizer ByteLevel, or a Split by
-//   the
-//                            expression of GPT-2, Llama 3 (also of OpenAI's cl100k) or Qwen 2 and ByteLevel; added
-//                            tokens. Truncation, padding and the post-processor are left to the caller
+//                            the expression of GPT-2, Llama 3 (also of OpenAI's cl100k) or Qwen 2, and ByteLevel;
+//                            added tokens. Truncation, padding and the post-processor are left to the caller
 //   vocab.json, merges.txt   of GPT-2. Tokens that are neither bytes nor made by a merge are added tokens
 //
 // `path` is tokenizer.json, vocab.json with merges.txt beside it, or a folder with either. Tokens are those of
