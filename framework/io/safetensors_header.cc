@@ -20,6 +20,9 @@
 namespace belfry::io {
 namespace {
 
+// A zip archive, whose first eight bytes are no length of a header that is allowed.
+constexpr absl::string_view kZipBegin("PK\x03\x04", 4);
+
 constexpr size_t kMaxAxes = 64;
 
 std::string Shown(absl::string_view name) {
@@ -300,6 +303,12 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view path,
   }
   uint64_t length = 0;
   for (size_t i = 0; i < kLengthBytes; ++i) length |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
+  if (absl::StartsWith(bytes, kZipBegin)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path,
+                     ": is a zip archive, such as torch.save writes, and no safetensors file; in Python, "
+                     "safetensors.torch.save_file(torch.load(...), ...) makes one of it"));
+  }
   if (length > kMaxHeaderBytes) {
     return damaged("claims a header of ", length, " bytes, more than ", kMaxHeaderBytes);
   }

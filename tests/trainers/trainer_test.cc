@@ -278,6 +278,7 @@ TEST(Evaluator, CountsWhatIsTakenForWhat) {
   const std::string table = ConfusionTable(result, {"cat", "dog", "ship"});
   EXPECT_THAT(table, HasSubstr("dog             0 1 0  100.0%"));
   EXPECT_THAT(table, HasSubstr("ship            1 0 1   50.0%"));
+  EXPECT_THAT(ConfusionTable(result, {"cat", "d\u00f6g", "ship"}), HasSubstr("d\u00f6g             0 1 0  100.0%"));
   EXPECT_THAT(ConfusionTable(result, {"cat", "checkered_triangle", "ship"}),
               AllOf(HasSubstr("is \\ taken for     0 1"), HasSubstr("  1 checkered_triangle 0 1")));
 }

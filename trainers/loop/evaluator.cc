@@ -53,6 +53,11 @@ absl::Status PutTogether(World& world, absl::Time deadline, std::vector<BatchSum
   return absl::OkStatus();
 }
 
+// The characters of a text in UTF-8, which are as many columns of most scripts.
+int Columns(const std::string& text) {
+  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
 }  // namespace
 
 Classification::operator Evaluation() const {
@@ -157,7 +162,7 @@ std::string ConfusionTable(const Classification& results, const std::vector<std:
   const int64_t largest = classes == 0 ? 0 : *std::max_element(results.confusion.begin(), results.confusion.end());
   const auto digits = static_cast<int>(std::max(absl::StrCat(largest).size(), absl::StrCat(classes).size()));
   int width = 15;  // that of the heading, at least
-  for (int64_t i = 0; i < classes; ++i) width = std::max(width, static_cast<int>(name(i).size()));
+  for (int64_t i = 0; i < classes; ++i) width = std::max(width, Columns(name(i)));
   std::string text;
   if (classes > kTableClasses || 4 + width + static_cast<int>(shown.size()) * (digits + 1) + 8 > columns) {
     std::vector<std::pair<int64_t, int64_t>> pairs;
@@ -176,7 +181,7 @@ std::string ConfusionTable(const Classification& results, const std::vector<std:
   absl::StrAppend(&text, "   right\n");
   for (const int64_t is : shown) {
     int64_t all = 0;
-    absl::StrAppendFormat(&text, "%3d %-*s", is, width, name(is));
+    absl::StrAppendFormat(&text, "%3d %s%s", is, name(is), std::string(width - Columns(name(is)), ' '));
     for (const int64_t i : shown) {
       absl::StrAppendFormat(&text, " %*d", digits, count(is, i));
       all += count(is, i);

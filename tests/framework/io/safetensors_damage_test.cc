@@ -189,6 +189,10 @@ TEST_F(SafetensorsDamageTest, LengthsThatCannotBeAreErrors) {
   std::string bytes = MakeFile("{}");
   bytes[0] = 3;
   ExpectDamaged(bytes, "claims a header of 3 bytes, but only 2 follow");
+  ExpectError(Read(std::string("PK\x03\x04\0\0\x08\x08"
+                               " and more",
+                               17)),
+              StatusCode::kInvalidArgument, path_, "is a zip archive, such as torch.save writes");
   ExpectError(ParseSafetensorsHeader("name", MakeFile("{}"), 4).status(), StatusCode::kDataLoss, "name");
   ExpectError(ParseSafetensorsHeader("name", "12", 100).status(), StatusCode::kDataLoss, "name");
 }
