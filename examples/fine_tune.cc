@@ -30,6 +30,11 @@ absl::Status FineTune(const std::string& path, const std::string& output) {
   Graph as_saved(BuiltinOps());
   ASSIGN_OR_RETURN(const ModelEnds ends, contents.Build(Scope(as_saved), ModelMode::kFixed));
   const NamedOutput &image = ends.inputs[0], &logits = ends.outputs[0];
+  const Shape &of_image = image.value.shape(), &of_logits = logits.value.shape();
+  if (ends.inputs.size() != 1 || of_image.rank() < 2 || !of_image.Remove(0).known() || of_logits.rank() != 2 ||
+      !of_logits.Remove(0).known()) {
+    return absl::InvalidArgumentError("the model must take one input of known size, and give logits [N, classes]");
+  }
   const auto pictures = Pictures(image.name, image.value.shape(), logits.value.shape()[-1]);
   ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open("cpu:2"));
   ASSIGN_OR_RETURN(auto input, data::Prefetcher::Create(*pictures, {.batch_size = 40, .towers = 2}));

@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
       const belfry_tensor* made = belfry_runner_output(runner, i - 1);
       memcpy((char*)belfry_runner_input(runner, i)->data + past * made->bytes, made->data, made->bytes);
     }
-    next = Likeliest(belfry_runner_output(runner, 0));
+    next = Likeliest(belfry_runner_output(runner, 0)); /* float32, whatever the model computes in */
     if (past + 1 >= prompt) printf("%d\n", next);
   }
   return 0;

@@ -32,7 +32,8 @@ ABSL_FLAG(double, rotation, 0,
 ABSL_FLAG(int64_t, cutout, 0,
           "Edge in pixels of a square that is set to the mean at a random place of each training picture; 0: none.");
 ABSL_FLAG(int64_t, picture_cache, 0,
-          "MiB for decoded training pictures, which later passes then need not decode again; 0: none are kept.");
+          "MiB for decoded pictures of each process, which later passes then need not decode again; 0: none are kept. "
+          "JPEGs are then decoded whole, not at a part of their size, which changes pixels a little.");
 ABSL_FLAG(std::string, picture_cache_folder, "",
           "Folder on a fast disk for that cache, in a file that ends with the run. Empty: memory.");
 ABSL_FLAG(bool, skip_broken, false,
@@ -107,6 +108,9 @@ absl::Status ImageClassifier::CheckFlags() const {
   RETURN_IF_ERROR(CheckShare("colour_jitter", absl::GetFlag(FLAGS_colour_jitter), 0));
   RETURN_IF_ERROR(CheckFlag("cutout", absl::GetFlag(FLAGS_cutout), 0, 4096));
   RETURN_IF_ERROR(CheckFlag("picture_cache", absl::GetFlag(FLAGS_picture_cache), 0, int64_t{1} << 30));
+  if (!absl::GetFlag(FLAGS_picture_cache_folder).empty() && absl::GetFlag(FLAGS_picture_cache) == 0) {
+    return absl::InvalidArgumentError("--picture_cache_folder needs --picture_cache");
+  }
   if (const double hue = absl::GetFlag(FLAGS_hue_jitter); !(hue >= 0 && hue <= 0.5)) {
     return absl::InvalidArgumentError(absl::StrCat("--hue_jitter=", hue, " must be from 0 to 0.5"));
   }

@@ -90,7 +90,9 @@ absl::StatusOr<Output> LanguageProgram::Logits(const Scope& scope, const models:
 // A transformer of any number of sequences and tokens.
 ExportedModel LanguageProgram::ExportLogits(const Scope& scope) const {
   const Output tokens = ops::Placeholder(scope, DType::kInt32, {Shape::kUnknown, Shape::kUnknown});
-  return {.inputs = {{"tokens", tokens}}, .outputs = {{"logits", LogitsOf(scope, tokens, /*training=*/false)}}};
+  Output logits = LogitsOf(scope, tokens, /*training=*/false);
+  if (logits.valid() && logits.dtype() != DType::kFloat32) logits = ops::Cast(scope, logits, DType::kFloat32);
+  return {.inputs = {{"tokens", tokens}}, .outputs = {{"logits", logits}}};
 }
 
 absl::Status LanguageProgram::AddEvaluation(ProgramRun& run, const Scope& scope, absl::Span<const data::Field> fields) {

@@ -151,6 +151,7 @@ std::vector<RunSetting> PictureProgram::Settings(const ProgramRun& run) const {
           {"--hue_jitter", text(options_.pictures.jitter.hue)},
           {"--rotation", text(options_.pictures.rotation)},
           {"--cutout", text(options_.cutout)},
+          {"--picture_cache", options_.pictures.cache.bytes > 0 ? "on" : "off"},
           {"--dtype", std::string(DTypeName(options_.dtype))},
           {"--batch_norm", synchronised ? "synchronised" : "per_tower"},
           // Statistics of a tower are those of its share of the batch.

@@ -49,7 +49,14 @@ const void* PreparedConstants::Get(int node, int input, const void* data, size_t
   }
   if (data == nullptr || bytes == 0) return nullptr;
   void* const form = Allocate(bytes);
-  if (form == nullptr || !write(data, form)) return nullptr;
+  if (form == nullptr) return nullptr;
+  if (!write(data, form)) {
+    if (static_cast<char*>(form) + AlignUp(bytes) == free_) {
+      free_ -= AlignUp(bytes);
+      left_ += AlignUp(bytes);
+    }
+    return nullptr;
+  }
   forms_[{node, input}] = {form, bytes};
   return form;
 }

@@ -13,11 +13,18 @@ namespace {
 // An estimate for a node, its instructions and its kernel.
 constexpr size_t kBytesPerNode = 2048;
 
-// With the constants that were computed for it; those of the graph belong to the graph.
+// With the constants that were computed for it, and the forms in which kernels read constants, which are about as large
+// as these; constants of the graph belong to the graph.
 size_t TableBytes(const Plan& plan) {
-  size_t bytes = plan.program.nodes.size() * kBytesPerNode;
-  for (const ProgramNode& node : plan.program.nodes) {
-    if (node.op->kind == OpKind::kConst && node.source->op().kind != OpKind::kConst) bytes += node.outputs[0].bytes();
+  const Program& program = plan.program;
+  size_t bytes = program.nodes.size() * kBytesPerNode;
+  for (int i = 0; i < static_cast<int>(program.nodes.size()); ++i) {
+    const ProgramNode& node = program.nodes[i];
+    const bool computed = node.op->kind == OpKind::kConst && node.source->op().kind != OpKind::kConst;
+    if (computed && node.attrs.Get<Tensor>("value").raw() != nullptr) bytes += node.outputs[0].bytes();
+    for (int input = 0; program.prepared != nullptr && input < static_cast<int>(node.inputs.size()); ++input) {
+      if (program.prepared->Has(i, input)) bytes += program.spec(node.inputs[input]).bytes();
+    }
   }
   return bytes;
 }
@@ -88,7 +95,7 @@ void PlanCache::Evict(const std::string& kept) {
       if (oldest == entries_.end() || entry->second.last_use < oldest->second.last_use) oldest = entry;
     }
     EvictIdle(oldest->second, 0);
-    bytes_ -= TableBytes(*oldest->second.plan);
+    bytes_ -= std::min(bytes_, TableBytes(*oldest->second.plan));  // an executable may have added forms
     entries_.erase(oldest);
   }
   Entry& last = entries_.at(kept);

@@ -25,7 +25,10 @@ StepModel MakeStepModel(OpScope scope, const TransformerOptions& options) {
   const std::vector<Output> keys = CachePlaceholders(scope, "keys", kAny, kAny, options);
   const std::vector<Output> values = CachePlaceholders(scope, "values", kAny, kAny, options);
   const TransformerStepOutputs made = TransformerStep(scope, tokens, past, keys, values, options);
-  StepModel model{.inputs = {{"tokens", tokens}, {"past", past}}, .outputs = {{"logits", made.logits}}};
+  const Output logits = made.logits.valid() && made.logits.dtype() != DType::kFloat32
+                            ? ops::Cast(scope, made.logits, DType::kFloat32)
+                            : made.logits;
+  StepModel model{.inputs = {{"tokens", tokens}, {"past", past}}, .outputs = {{"logits", logits}}};
   for (size_t i = 0; i < made.keys.size(); ++i) {
     model.inputs.push_back({absl::StrCat("keys", i), keys[i]});
     model.inputs.push_back({absl::StrCat("values", i), values[i]});

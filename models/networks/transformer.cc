@@ -117,7 +117,9 @@ TransformerStepOutputs TransformerStep(OpScope scope, Output tokens, Output past
   const Output table = TokenTable(scope, exact).used;
   Output x = EmbedTokens(scope, tokens, table, exact, [&](Output positions) {
     const Output last = ops::Const(scope, static_cast<int32_t>(options.length - 1));
-    return ops::Gather(scope, positions, ops::Minimum(scope, PositionsAfter(scope, past, tokens), last));
+    // Padding after the last token may lie beyond the table; an earlier token there is an error of Gather.
+    const Output within = ops::Minimum(scope, PositionsAfter(scope, past, tokens), last);
+    return ops::Gather(scope, positions, ops::Maximum(scope, within, ops::ExpandDims(scope, past, 1)));
   });
   TransformerStepOutputs outputs;
   for (size_t i = 0; i < layers && x.valid(); ++i) {

@@ -109,8 +109,10 @@ absl::StatusOr<Numbers> CountClasses(const Tensor& logits, const Tensor& labels)
   const int rank = logits.shape().rank();
   Numbers counts(rank < 1 ? 0 : 3 * static_cast<size_t>(logits.shape()[rank - 1]));
   RETURN_IF_ERROR(ForLabels(logits, labels, [&](int64_t label, Logits of) {
-    const int64_t predicted = Predicted(of);
     ++counts[3 * label];
+    // Logits that are not finite predict nothing.
+    if (!std::all_of(of.begin(), of.end(), [](float logit) { return std::isfinite(logit); })) return;
+    const int64_t predicted = Predicted(of);
     ++counts[3 * predicted + 1];
     if (predicted == label) ++counts[3 * label + 2];
   }));

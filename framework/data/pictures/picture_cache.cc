@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/alignment.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/io/file.h"
 
@@ -45,6 +46,12 @@ absl::StatusOr<std::unique_ptr<PictureCache>> PictureCache::Make(const PictureCa
   if (!options.folder.empty()) {
     ASSIGN_OR_RETURN(descriptor, MakeFile(options.folder, bytes));
     flags = MAP_SHARED;
+  }
+  const AvailableMemory available = FindAvailableMemory();
+  if (options.folder.empty() && bytes > available.bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("A cache of ", bytes, " bytes of pictures is more than the ",
+                                                     available.bytes, " that are left of ", available.limit,
+                                                     "; ask for less, or name a folder for it"));
   }
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, descriptor, 0);
   const int error = errno;

@@ -33,7 +33,7 @@ class Tokenizer {
 };
 
 // Reads a tokenizer of byte-level byte-pair encoding (Sennrich et al., 2016; Radford et al., 2019), such as those of
-// GPT-2, RoBERTa, GPT-NeoX and Llama 3:
+// GPT-2, RoBERTa and Llama 3:
 //
 //   tokenizer.json           of Hugging Face's `tokenizers`: the model BPE; the pre-tokenizer ByteLevel, or a Split by
 //                            the expression of GPT-2, Llama 3 (also of OpenAI's cl100k) or Qwen 2, and ByteLevel;

@@ -18,6 +18,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+// A value for an error. Lists and objects may be nested so deeply that their text takes all of the stack.
+std::string Shown(const Json& value) { return value.is_structured() ? value.type_name() : value.dump(); }
+
 std::string Quoted(absl::string_view text) {
   return absl::StrCat("'", absl::Utf8SafeCHexEscape(text.substr(0, 80)), text.size() > 80 ? "...'" : "'");
 }
@@ -85,7 +88,7 @@ absl::StatusOr<int32_t> TokenNumber(const Json& number, size_t count, absl::stri
   const size_t limit = count + kMaxGap;
   const bool negative = !number.is_number_unsigned() && number.get<int64_t>() < 0;
   if (negative || number.get<uint64_t>() >= limit) {
-    return Bad(where, absl::StrCat("token ", number.dump(), " is not from 0 to ", limit - 1, ", as ", count,
+    return Bad(where, absl::StrCat("token ", Shown(number), " is not from 0 to ", limit - 1, ", as ", count,
                                    " tokens may be numbered"));
   }
   return static_cast<int32_t>(number.get<int64_t>());
@@ -157,10 +160,10 @@ absl::Status ReadBpe(const Json& json, size_t added, const std::string& where, B
   for (const char* option : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Json& value = Member(json, option);
     const bool empty = value.is_string() && value.get_ref<const std::string&>().empty();
-    if (!value.is_null() && !empty) return Unknown(where, absl::StrCat(option, " ", value.dump()));
+    if (!value.is_null() && !empty) return Unknown(where, absl::StrCat(option, " ", Shown(value)));
   }
   if (const Json& dropout = Member(json, "dropout"); !dropout.is_null() && dropout != 0) {
-    return Unknown(where, absl::StrCat("dropout ", dropout.dump()));
+    return Unknown(where, absl::StrCat("dropout ", Shown(dropout)));
   }
   ASSIGN_OR_RETURN(const bool fallback, Flag(json, "byte_fallback", false, where));
   if (fallback) return Unknown(where, "byte_fallback");

@@ -268,7 +268,9 @@ class ModelReader {
   }
   absl::StatusOr<AttrValue> Decode(const Json& json, DType) const {
     const absl::StatusOr<DType> dtype = ParseDType(json.is_string() ? json.get<std::string>() : "");
-    if (!dtype.ok()) return Malformed(absl::StrCat("is ", json.dump(), ", which is no dtype"));
+    // A list or an object may be nested so deeply that its text takes all of the stack.
+    const std::string text = json.is_structured() ? json.type_name() : json.dump();
+    if (!dtype.ok()) return Malformed(absl::StrCat("is ", text, ", which is no dtype"));
     return *dtype;
   }
   absl::StatusOr<AttrValue> Decode(const Json& json, const Shape&) const {

@@ -199,6 +199,7 @@ absl::Status DepthToSpace(Importer& to) {
 }
 
 absl::Status SpaceToDepth(Importer& to) {
+  if (to.String("mode", "DCR") != "DCR") return absl::UnimplementedError("its mode is not DCR");
   to.Out(ops::SpaceToDepth(to.scope(), to.In(0, Order::kChannelsLast), to.Int("blocksize", 1)), Order::kChannelsLast);
   return absl::OkStatus();
 }

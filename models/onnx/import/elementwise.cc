@@ -207,6 +207,13 @@ absl::Status Dropout(Importer& to) {
   return Same(to);
 }
 
+absl::Status IsInf(Importer& to) {
+  if (to.Int("detect_positive", 1) == 0 || to.Int("detect_negative", 1) == 0) {
+    return absl::UnimplementedError("infinities of one sign are not covered");
+  }
+  return Unary(to);
+}
+
 constexpr ImportRule kElementwise[] = {
     {"Add", Arithmetic, nullptr, AddOrBias},
     {"Sub", Arithmetic, nullptr, [](OpScope s, Output a, Output b) { return ops::Sub(s, a, b); }},
@@ -248,7 +255,7 @@ constexpr ImportRule kElementwise[] = {
     {"Cosh", Unary, [](OpScope s, Output x) { return ops::Cosh(s, x); }},
     {"Erf", Unary, [](OpScope s, Output x) { return ops::Erf(s, x); }},
     {"IsNaN", Unary, [](OpScope s, Output x) { return ops::IsNan(s, x); }},
-    {"IsInf", Unary, [](OpScope s, Output x) { return ops::IsInf(s, x); }},
+    {"IsInf", IsInf, [](OpScope s, Output x) { return ops::IsInf(s, x); }},
     {"Cast", Cast},
     {"CastLike", CastLike},
     {"Identity", Same},

@@ -224,7 +224,10 @@ absl::StatusOr<std::vector<ops::Extent>> ResizedExtents(Importer& to, const Outp
       }
       if (in == Shape::kUnknown) return absl::UnimplementedError("its scale of an open extent is no whole number");
       if (in > kMaxWindow) return absl::InvalidArgumentError("its images are too large");
-      size = static_cast<int64_t>(std::floor(static_cast<double>(in) * scale));
+      const double scaled = static_cast<double>(in) * scale;
+      // ONNX divides positions by the scale, and ours by the ratio of the sizes, which then differs.
+      if (scaled != std::floor(scaled)) return absl::UnimplementedError("its scale makes no whole number of pixels");
+      size = static_cast<int64_t>(scaled);
     }
     if (size < 0) return absl::InvalidArgumentError("a size is negative");
     if (axis < 2 && in != Shape::kUnknown && in != size) {
@@ -246,14 +249,26 @@ absl::Status Resize(Importer& to) {
   bool whole = false;
   ASSIGN_OR_RETURN(const std::vector<ops::Extent> extents,
                    ResizedExtents(to, x, upsample ? 1 : 2, upsample ? -1 : 3, whole));
+  const std::string nearest = to.String("nearest_mode", "round_prefer_floor");
+  if (to.String("keep_aspect_ratio_policy", "stretch") != "stretch" || to.Int("exclude_outside", 0) != 0 ||
+      !to.Ints("axes").empty()) {
+    return absl::UnimplementedError("keep_aspect_ratio_policy, exclude_outside and axes are not covered");
+  }
   const bool centres = !upsample && (from == "half_pixel" || from == "pytorch_half_pixel");
-  if (mode == "nearest" && whole && (centres || upsample || from == "asymmetric")) {
+  // Of a whole factor, the centre of no pixel lies between two.
+  const bool of_centre = centres && (nearest == "round_prefer_floor" || nearest == "round_prefer_ceil");
+  const bool of_corner = upsample || (from == "asymmetric" && nearest == "floor");
+  if (mode == "nearest" && whole && (of_centre || of_corner)) {
     to.Out(ops::ResizeNearest(to.scope(), x, extents[0], extents[1]), Order::kChannelsLast);
   } else if ((mode == "linear" || mode == "bilinear") && centres && to.Int("antialias", 0) == 0) {
-    to.Out(ops::ResizeBilinear(to.scope(), x, extents[0], extents[1]), Order::kChannelsLast);
+    const Output y = ops::ResizeBilinear(to.scope(), x, extents[0], extents[1]);
+    if (from == "pytorch_half_pixel" && y.valid() && (y.shape()[1] == 1 || y.shape()[2] == 1)) {
+      return absl::UnimplementedError("coordinates 'pytorch_half_pixel' are not covered for one row or column");
+    }
+    to.Out(y, Order::kChannelsLast);
   } else {
-    return absl::UnimplementedError(
-        absl::StrCat("mode '", mode, "' with coordinates '", from, "', or its factors, are not covered"));
+    return absl::UnimplementedError(absl::StrCat("mode '", mode, "' with coordinates '", from, "' and nearest_mode '",
+                                                 nearest, "', or its factors, are not covered"));
   }
   return absl::OkStatus();
 }

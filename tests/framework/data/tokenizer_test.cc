@@ -127,6 +127,9 @@ class Damaged : public testing::Test {
 
 TEST_F(Damaged, NamesThePlace) {
   Expect(ParseTokenizer("{", "t.json").status(), "t.json: is not a JSON object");
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  Expect(ParseTokenizer(absl::StrCat(R"({"model": {"type": "BPE", "dropout": )", deep, "}}"), "t.json").status(),
+         "dropout array is not supported", absl::StatusCode::kUnimplemented);
   Expect(With("/model", nullptr), "t.json: model: the file has no model");
   Expect(With("/model/vocab", 3), "t.json: model.vocab: expected an object of tokens");
   Expect(With("/model/vocab/the", -1), "t.json: model.vocab['the']: token -1 is not from 0 to 66037");

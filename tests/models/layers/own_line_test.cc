@@ -433,6 +433,8 @@ const Call kLayers[] = {
     CALL(models::Transformer(s, w.bad)),
     CALL(models::Transformer(s, w.three)),
     CALL(models::Transformer(s, w.ints, {.layers = -1})),
+    CALL(models::TransformerStep(s, w.bad, w.ints, {}, {}, {}).logits),
+    CALL(models::CachePlaceholders(s, "k", 1, -2, {.layers = 1})[0]),
     CALL(models::WideDeep(s, {})),
     CALL(models::WideDeep(s, {.numbers = w.three})),
     CALL(models::AddWeightDecay(s, w.no_variable, 0.1)),

@@ -302,6 +302,8 @@ TEST_F(SavedModelTest, SaysWhatIsWrongWithADescription) {
   EXPECT_THAT(error("[null,3]", "[null,-4]"), HasSubstr("shape"));
   EXPECT_THAT(error("[[0,0]", "[[99,0]"), HasSubstr("refers to [99,0]"));
   EXPECT_THAT(error("\"float32\"", "\"float31\""), HasSubstr("no dtype"));
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  EXPECT_THAT(error("\"float32\"", deep), HasSubstr("is array, which is no dtype"));
   EXPECT_THAT(error("{", "["), HasSubstr("has no version"));
   ASSERT_TRUE(io::WriteSafetensors(path_, tensors).ok());
   EXPECT_THAT(std::string(Open().status().message()), HasSubstr("is no saved model"));

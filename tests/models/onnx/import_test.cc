@@ -388,6 +388,39 @@ TEST_F(OnnxImport, NamesWhatIsNotCovered) {
   EXPECT_THAT(std::string(with("Relu").message()), HasSubstr("opset 6"));
 }
 
+// Forms of a resize, and attributes of others, that would give other numbers.
+TEST_F(OnnxImport, RefusesWhatItWouldComputeOtherwise) {
+  Input("x", {1, 1, 3, 4});
+  Output("y");
+  Floats("whole", {4}, {1, 1, 2, 2}), Floats("half", {4}, {1, 1, 1.5, 1.5}), Numbers("one", {1, 1, 1, 8});
+  using Texts = std::vector<std::pair<std::string, std::string>>;
+  const auto resize = [&](const std::string& scales, const std::string& sizes, const Texts& attributes) {
+    graph().clear_node();
+    NodeProto& node = Add("Resize", {"x", "", scales}, "y");
+    if (!sizes.empty()) node.add_input(sizes);
+    for (const auto& [name, value] : attributes) Attribute(node, name).set_s(value);
+    return Error().code();
+  };
+  const auto refused = absl::StatusCode::kUnimplemented;
+  const Texts linear = {{"mode", "linear"}};
+  EXPECT_EQ(resize("whole", "", linear), absl::StatusCode::kOk);
+  EXPECT_EQ(resize("half", "", linear), refused);  // 4.5 rows
+  EXPECT_EQ(resize("whole", "", {}), absl::StatusCode::kOk);
+  EXPECT_EQ(resize("whole", "", {{"nearest_mode", "ceil"}}), refused);
+  EXPECT_EQ(resize("whole", "", {{"coordinate_transformation_mode", "asymmetric"}}), refused);
+  EXPECT_EQ(resize("whole", "", {{"coordinate_transformation_mode", "asymmetric"}, {"nearest_mode", "floor"}}),
+            absl::StatusCode::kOk);
+  EXPECT_EQ(resize("", "one", {{"mode", "linear"}, {"coordinate_transformation_mode", "pytorch_half_pixel"}}), refused);
+  EXPECT_EQ(resize("", "one", linear), absl::StatusCode::kOk);
+  EXPECT_EQ(resize("", "one", {{"mode", "linear"}, {"keep_aspect_ratio_policy", "not_larger"}}), refused);
+  graph().clear_node();
+  Attribute(Add("SpaceToDepth", {"x"}, "y"), "mode").set_s("CRD");
+  EXPECT_THAT(Message(), HasSubstr("mode is not DCR"));
+  graph().clear_node();
+  Attribute(Add("IsInf", {"x"}, "y"), "detect_negative").set_i(0);
+  EXPECT_THAT(Message(), HasSubstr("infinities of one sign"));
+}
+
 TEST_F(OnnxImport, RefusesMalformedFiles) {
   EXPECT_EQ(ImportOnnx(File("none.onnx"), File("y")).status().code(), absl::StatusCode::kNotFound);
   ASSERT_TRUE(io::WriteFile(File("text.onnx"), "no model at all").ok());
