@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "models/layers/batch_norm.h"
 #include "models/layers/layers.h"
+#include "models/layers/layers_impl.h"
 #include "ops/array.h"
 
 namespace belfry::models {
@@ -24,10 +25,7 @@ Output Convolutions(const Scope& scope, Output x, int64_t filters, const UNetOpt
 
 Output UNet(OpScope scope, Output images, const UNetOptions& options) {
   constexpr int kDeepest = 16;
-  const auto fail = [&](auto... what) {
-    scope.Fail(absl::InvalidArgumentError(absl::StrCat("UNet in scope '", scope.name(), "' ", what...)));
-    return Output();
-  };
+  const auto fail = [&](auto... what) { return Reject(scope, "UNet", "", absl::StrCat(what...), images); };
   if (options.depth < 1 || options.depth > kDeepest) {
     return fail("has depth ", options.depth, "; expected 1 to ", kDeepest);
   }
@@ -35,7 +33,7 @@ Output UNet(OpScope scope, Output images, const UNetOptions& options) {
   for (const int axis : {1, 2}) {
     const int64_t extent = images.shape()[axis], multiple = int64_t{1} << options.depth;
     if (extent != Shape::kUnknown && extent % multiple != 0) {
-      return fail("has images ", images.shape().ToString(), ", whose height and width must be multiples of ", multiple);
+      return fail("needs images whose height and width are multiples of ", multiple);
     }
   }
   Output x = images;
