@@ -53,7 +53,7 @@ class TextPrinter {
  public:
   // `data` must outlive the printer.
   explicit TextPrinter(const LanguageData& data) : data_(data) {}
-  // What can be printed now, as TokensText shows it.
+  // The text that can be printed now, as TokensText shows it.
   std::string Add(absl::Span<const int32_t> tokens);
   // The rest.
   std::string Finish();

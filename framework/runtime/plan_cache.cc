@@ -13,8 +13,8 @@ namespace {
 // An estimate for a node, its instructions and its kernel.
 constexpr size_t kBytesPerNode = 2048;
 
-// With the constants that were computed for it, and the forms in which kernels read constants, which are about as large
-// as these; constants of the graph belong to the graph.
+// The bytes of a plan, with the constants that were computed for it and the forms in which kernels read constants,
+// which are about as large as these. Constants of the graph belong to the graph.
 size_t TableBytes(const Plan& plan) {
   const Program& program = plan.program;
   size_t bytes = program.nodes.size() * kBytesPerNode;

@@ -9,7 +9,7 @@ namespace belfry::models {
 // whose elements are not read.
 Output PositionsAfter(const Scope& scope, Output past, Output steps);
 
-// As many of the first rows of `table` as there are tokens [N, T] in a sequence: [T, C], or [1, T, C] if T is unknown
+// The first rows of `table`, one for each position of tokens [N, T]: [T, C], or [1, T, C] if T is unknown
 // so far.
 Output FirstRows(const Scope& scope, Output table, Output tokens);
 

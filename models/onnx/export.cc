@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64_t kIrVersion = 8;  // the version of the file format that came with the opset
 
-// By node: true if its outputs are the same in every run. Inputs have smaller ids than their readers.
+// Flags by node, true if its outputs are the same in every run. Inputs have smaller ids than their readers.
 std::vector<bool> FindConstants(const Graph& graph) {
   std::vector<bool> constant(static_cast<size_t>(graph.size()));
   for (int id = 0; id < graph.size(); ++id) {

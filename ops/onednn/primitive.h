@@ -42,9 +42,10 @@ class Primitive {
   int reorders() const;
   int threads() const;
 
-  // For an input that has the same bytes in every run: those of its reordered form, 0 if it is not reordered; the
-  // reorder; and what makes Run read the form, which must outlive this, instead of the input. The form is aligned to 64
-  // bytes. REQUIRES: PreparedBytes(input) > 0, and no Run yet.
+  // An input that has the same bytes in every run can be reordered once. PreparedBytes is the size of its reordered
+  // form, 0 if it is not reordered; Prepare writes the form, which is aligned to 64 bytes; UsePrepared makes Run read
+  // it instead of the input, so it must outlive this object. REQUIRES of the last two: PreparedBytes(input) > 0, and
+  // no Run yet.
   size_t PreparedBytes(int input) const;
   absl::Status Prepare(int input, const void* data, void* form);
   void UsePrepared(int input, const void* form);

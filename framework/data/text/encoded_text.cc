@@ -47,7 +47,7 @@ absl::StatusOr<std::shared_ptr<const TokenStream>> EncodeFiles(absl::Span<const 
   return stream;
 }
 
-// Where to cut a piece that has no good place: not within a character.
+// The size of a piece of a text that has no better place to cut: it ends with a whole character.
 size_t EndOfCharacters(absl::string_view text) {
   size_t end = text.size();
   while (end > 1 && text.size() - end < 4 && (text[end - 1] & 0xC0) == 0x80) --end;

@@ -113,7 +113,7 @@ absl::Status BpeTokenizer::IndexMerges() {
       return absl::InvalidArgumentError(absl::StrCat(
           "merges[", i, "]: no token is '", absl::Utf8SafeCHexEscape(made.substr(0, 80)), "', which it makes"));
     }
-    // Of the same pair twice, the last counts, as in `tokenizers`.
+    // The last of two merges of one pair counts, as in `tokenizers`.
     merges_[PairOf(left, right)] = {static_cast<int32_t>(i), found->second};
   }
   return absl::OkStatus();
@@ -144,7 +144,7 @@ void BpeTokenizer::MarkWholeTokens() {
   }
 }
 
-// Of those that begin first, the longest.
+// The longest of the added tokens that begin first.
 BpeTokenizer::AddedMatch BpeTokenizer::FindAdded(absl::string_view text, size_t from) const {
   if (added_.empty()) return {};
   for (size_t at = from; at < text.size(); ++at) {

@@ -22,7 +22,7 @@ struct AddedToken {
   bool takes_left = false, takes_right = false;  // the white space before it, after it
 };
 
-// What the files of a tokenizer say, checked by BpeTokenizer::Create.
+// The contents of a tokenizer's files, which BpeTokenizer::Create checks.
 struct BpeModel {
   // The bytes of each token of the vocabulary; nullopt for an added one, and where no token has the number.
   std::vector<std::optional<std::string>> tokens = {};

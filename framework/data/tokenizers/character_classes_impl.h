@@ -10,7 +10,7 @@ namespace belfry::data {
 // Unicode's general categories L and N, and its property White_Space.
 enum class CharacterClass : uint8_t { kOther, kLetter, kNumber, kSpace };
 
-// Where runs of code points of one class begin, in ascending order: 4 * first code point + class
+// The beginnings of runs of code points of one class, in ascending order: 4 * first code point + class
 // (character_classes.cc).
 extern const uint32_t kClassStarts[];
 extern const size_t kClassStartCount;

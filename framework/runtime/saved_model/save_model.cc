@@ -118,7 +118,7 @@ class ModelDescription {
     return list;
   }
   std::vector<io::NamedTensor> TakeTensors() { return std::move(tensors_); }
-  // Which nodes were variables of floats.
+  // The nodes that were floating-point variables, and whether each was trainable.
   const Json& Variables() const { return described_; }
   // The variables whose values the tensors of the same indices become.
   const std::vector<std::pair<size_t, Variable>>& variables() const { return variables_; }

@@ -119,7 +119,7 @@ absl::Status Equal(Importer& to) {
   return Binary(to);
 }
 
-// Where of extents, by a condition that is known.
+// A choice between extents needs a condition that is known.
 absl::Status Where(Importer& to) {
   if (to.IsComputedExtents(1) || to.IsComputedExtents(2)) {
     const Tensor* const condition = to.Constant(0);
@@ -195,7 +195,7 @@ absl::Status Same(Importer& to) {
   return absl::OkStatus();
 }
 
-// In inference.
+// Inference passes the input on.
 absl::Status Dropout(Importer& to) {
   if (to.IsUsed(1)) return absl::UnimplementedError("its mask is read");
   if (to.Has(2)) {

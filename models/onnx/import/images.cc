@@ -255,7 +255,7 @@ absl::Status Resize(Importer& to) {
     return absl::UnimplementedError("keep_aspect_ratio_policy, exclude_outside and axes are not covered");
   }
   const bool centres = !upsample && (from == "half_pixel" || from == "pytorch_half_pixel");
-  // Of a whole factor, the centre of no pixel lies between two.
+  // A whole factor puts no centre halfway between two pixels, so either rounding takes the same one.
   const bool of_centre = centres && (nearest == "round_prefer_floor" || nearest == "round_prefer_ceil");
   const bool of_corner = upsample || (from == "asymmetric" && nearest == "floor");
   if (mode == "nearest" && whole && (of_centre || of_corner)) {

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kLstmGates[] = {0, 2, 3, 1};  // i, f, g, o of i, o, f, g
 constexpr int64_t kGruGates[] = {1, 0, 2};      // r, z, n of z, r, n
 
-// What all directions have in common.
+// The properties that all directions share.
 struct Recurrence {
   Output x;        // [N, T, I]
   Output lengths;  // int32 [N]; invalid: all have T steps

@@ -40,7 +40,7 @@ TEST_P(References, HaveTheSameTokens) {
     const std::string text = item["text"];
     const TokenList expected = item[GetParam() == "pair" ? "gpt2" : GetParam()];
     EXPECT_EQ(tokenizer->Encode(text), expected) << item["text"];
-    // In two parts, as long texts are encoded.
+    // Long texts are encoded in parts.
     const size_t cut = tokenizer->CutPoint(text);
     TokenList parts = tokenizer->Encode(absl::string_view(text).substr(0, cut));
     for (const int32_t token : tokenizer->Encode(absl::string_view(text).substr(cut))) parts.push_back(token);

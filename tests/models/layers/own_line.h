@@ -35,8 +35,8 @@ struct Call {
   std::function<void(const Scope& s, const Wrong& w)> make;
 };
 // On one line each, which is the caller's.
-#define CALL(call)                                                                 \
-  Call {                                                                           \
+#define CALL(call)                                                                           \
+  Call {                                                                                     \
 #call, __FILE__, __LINE__, [](const Scope& s, const Wrong& w) { (void)w, (void)(call); } \
   }
 
@@ -48,7 +48,8 @@ inline void ExpectOwnLines(absl::Span<const Call> calls) {
     const Scope scope = Scope(graph).NameScope("mine");
     call.make(scope, Wrong(scope));
     EXPECT_FALSE(graph.status().ok()) << call.text << " took a wrong argument";
-    EXPECT_THAT(std::string(graph.status().message()), testing::HasSubstr(absl::StrCat(Basename(call.file), ":", call.line)))
+    EXPECT_THAT(std::string(graph.status().message()),
+                testing::HasSubstr(absl::StrCat(Basename(call.file), ":", call.line)))
         << call.text;
   }
 }

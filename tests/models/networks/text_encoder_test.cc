@@ -37,7 +37,7 @@ TEST_F(TextEncoderTest, IsBertBaseByDefault) {
   EXPECT_EQ(Find("layer11/attention/qkv/weights").shape(), Shape({768, 2304}));
 }
 
-// What is behind the mask changes nothing, and what is before and after a token does.
+// Masked tokens change nothing; the tokens on both sides of one change it.
 TEST_F(TextEncoderTest, SeesBothSidesButNoPadding) {
   const Output tokens = Integers(), mask = Mask();
   const TextEncoderOutputs outputs = TextEncoder(scope_, tokens, mask, {}, kSmallEncoder);

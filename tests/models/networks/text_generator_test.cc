@@ -134,7 +134,7 @@ TEST_F(TextGeneratorTest, MakesTheTextThatIsMadeWithoutACache) {
   }
 }
 
-// After 40 tokens it goes on as from the last 20 before the 41st.
+// The 41st token follows from the last 20 before it.
 TEST_F(TextGeneratorTest, ForgetsHalfOfAFullContext) {
   const Output tokens = ops::Placeholder(scope_, DType::kInt32, {1, Shape::kUnknown});
   const Output logits = Transformer(scope_, tokens, kSpeaker);
