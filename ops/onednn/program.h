@@ -12,7 +12,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "framework/base/dtype.h"
-#include "framework/base/tensor.h"
 #include "ops/onednn/primitive.h"
 
 namespace belfry::ops::onednn {

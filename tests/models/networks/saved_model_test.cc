@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <sstream>
 
@@ -184,6 +185,18 @@ TEST_F(SavedModelTest, ComputesWhatDependsOnWeightsAlone) {
   EXPECT_TRUE(SameBits((*step)->fetched(0), Run({{x, value}}, {y})[0]));
 }
 
+// The constants that kernels read in another form.
+std::vector<const ProgramNode*> PreparedWeights(const Program& program) {
+  std::vector<const ProgramNode*> constants;
+  for (int i = 0; i < static_cast<int>(program.nodes.size()); ++i) {
+    const ProgramNode& node = program.nodes[i];
+    for (int input = 0; input < static_cast<int>(node.inputs.size()); ++input) {
+      if (program.prepared->Has(i, input)) constants.push_back(&program.nodes[node.inputs[input].node]);
+    }
+  }
+  return constants;
+}
+
 // Several runners of one plan share their weights, of which those that kernels have in another form are not kept.
 TEST_F(SavedModelTest, RunnersShareWeights) {
   const Output x = ops::Placeholder(scope_, DType::kFloat32, {Shape::kUnknown, 8, 8, 16});
@@ -201,6 +214,9 @@ TEST_F(SavedModelTest, RunnersShareWeights) {
   const auto second = model->Prepare({value.shape()});
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(&(*first)->plan(), &(*second)->plan());
+  const std::vector<const ProgramNode*> prepared = PreparedWeights((*second)->plan().program);
+  EXPECT_FALSE(prepared.empty());
+  for (const ProgramNode* node : prepared) EXPECT_EQ(node->attrs.Get<Tensor>("value").raw(), nullptr) << node->name;
   first->reset();
   const auto third = model->Prepare({value.shape()});
   ASSERT_TRUE(third.ok()) << third.status();
@@ -208,6 +224,31 @@ TEST_F(SavedModelTest, RunnersShareWeights) {
     ASSERT_TRUE((**step)->Run({value}).ok());
     EXPECT_TRUE(SameBits((**step)->fetched(0), expected));
   }
+  fs::remove_all(dump);
+}
+
+// A plan for each of many shapes would otherwise keep weights without limit.
+TEST_F(SavedModelTest, FormsOfWeightsCountAgainstTheCache) {
+  constexpr int64_t kWidth = 512;  // 1 MiB of weights
+  const Output x = ops::Placeholder(scope_, DType::kFloat32, {Shape::kUnknown, kWidth});
+  const Output y = Dense(scope_, "dense", x, kWidth);
+  Start();
+  ASSERT_TRUE(Save({{"x", x}}, {{"y", y}}).ok());
+  const std::string dump = path_ + ".plans";
+  fs::remove_all(dump);
+  const auto model =
+      SavedModel::Open(path_, BuiltinOps(), devices_, {.plan_cache_bytes = size_t{5} << 19, .dump_plan = dump});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto compiled = [&] { return std::distance(fs::directory_iterator(dump), fs::directory_iterator()); };
+  for (const int64_t n : {2, 3, 4, 5}) ASSERT_TRUE(model->Run({Random({n, kWidth})}).ok());
+  if (PreparedWeights((*model->Prepare({Shape({5, kWidth})}))->plan().program).empty()) {
+    GTEST_SKIP() << "this processor's product reads weights as they are";
+  }
+  EXPECT_EQ(compiled(), 4);
+  ASSERT_TRUE(model->Run({Random({5, kWidth})}).ok());
+  EXPECT_EQ(compiled(), 4);
+  ASSERT_TRUE(model->Run({Random({2, kWidth})}).ok());
+  EXPECT_EQ(compiled(), 5);
   fs::remove_all(dump);
 }
 
