@@ -59,8 +59,9 @@ void StoreSums(const float* x, int64_t n, const T* bias, T* y) {
 
 }  // namespace
 
-// With few rows, threads share the panels instead. Sums that are not made in c: of 16-bit floats all, otherwise those
-// of a last panel that is wider than what is left of c.
+// With few rows, threads share the panels instead. If all rows are one task, each block of a panel is read once, and is
+// packed just before into room that stays in the cache: b then goes through memory once. Sums that are not made in c:
+// of 16-bit floats all, otherwise those of a last panel that is wider than what is left of c.
 template <class T>
 BlockedProduct<T>::BlockedProduct(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b)
     : m_(m),
@@ -74,16 +75,17 @@ BlockedProduct<T>::BlockedProduct(int64_t m, int64_t n, int64_t k, bool transpos
   rows_ = Parts(m, row_tasks_);
   panel_tasks_ = std::min(panels_, Parts(4 * ParallelThreads(), row_tasks_));
   threads_ = std::min<int64_t>(ParallelThreads(), row_tasks_ * panel_tasks_);
+  panel_ = row_tasks_ == 1 ? depth_ * kWidth<C> : 0;
   block_ = transpose_a || kIsSixteenBit<T> ? Aligned(rows_ * depth_) : 0;
   sums_ = kIsSixteenBit<T>     ? rows_ * Parts(panels_, panel_tasks_) * kWidth<C>
           : n % kWidth<C> == 0 ? 0
                                : rows_ * kWidth<C>;
 }
 
-// The panels of b, then for each thread a block of a, transposed or converted, and sums.
+// The panels of b, or a block of one for each thread; then for each thread what packed_workspace_elements() has.
 template <class T>
 int64_t BlockedProduct<T>::workspace_elements() const {
-  return packed_elements() + threads_ * (block_ + sums_);
+  return (panel_ > 0 ? threads_ * panel_ : packed_elements()) + packed_workspace_elements();
 }
 
 template <class T>
@@ -91,14 +93,19 @@ int64_t BlockedProduct<T>::packed_elements() const {
   return panels_ * k_ * kWidth<C>;
 }
 
-// Columns beyond n are 0.
+// For each thread a block of a, transposed or converted, and sums.
 template <class T>
-void BlockedProduct<T>::PackPanel(const T* b, int64_t panel, C* packed) const {
+int64_t BlockedProduct<T>::packed_workspace_elements() const {
+  return threads_ * (block_ + sums_);
+}
+
+// Rows p to p + depth of a panel. Columns beyond n are 0.
+template <class T>
+void BlockedProduct<T>::PackPanel(const T* b, int64_t panel, int64_t p, int64_t depth, C* to) const {
   const int64_t first = panel * kWidth<C>, columns = std::min(kWidth<C>, n_ - first);
-  C* const to = packed + panel * k_ * kWidth<C>;
-  if (columns < kWidth<C>) std::fill_n(to, k_ * kWidth<C>, C(0));
-  if (transpose_b_) return CopyTransposed(b + first * k_, k_, columns, k_, to, kWidth<C>);
-  for (int64_t p = 0; p < k_; ++p) Load(b + p * n_ + first, columns, to + p * kWidth<C>);
+  if (columns < kWidth<C>) std::fill_n(to, depth * kWidth<C>, C(0));
+  if (transpose_b_) return CopyTransposed(b + first * k_ + p, k_, columns, depth, to, kWidth<C>);
+  for (int64_t i = 0; i < depth; ++i) Load(b + (p + i) * n_ + first, columns, to + i * kWidth<C>);
 }
 
 // A block of op(a): a itself, whose rows are k_ apart, or a copy in `packed`, whose rows are depth_ apart.
@@ -118,7 +125,8 @@ auto BlockedProduct<T>::PackBlock(const T* a, int64_t row, int64_t rows, int64_t
 }
 
 template <class T>
-void BlockedProduct<T>::RunTask(int64_t task, const T* a, const C* packed, const T* bias, T* c, C* scratch) const {
+void BlockedProduct<T>::RunTask(int64_t task, const T* a, const T* b, const C* packed, const T* bias, T* c, C* own,
+                                C* scratch) const {
   const int64_t row = task / panel_tasks_ * rows_, rows = std::min(rows_, m_ - row);
   if (rows <= 0) return;
   const int64_t part = task % panel_tasks_;
@@ -147,7 +155,8 @@ void BlockedProduct<T>::RunTask(int64_t task, const T* a, const C* packed, const
         to = c + row * n_ + first;
         product.c_row = n_;
       }
-      const C* const with = packed + (panel * k_ + p) * kWidth<C>;
+      if (packed == nullptr) PackPanel(b, panel, p, depth, own);
+      const C* const with = packed == nullptr ? own : packed + (panel * k_ + p) * kWidth<C>;
       p == 0 ? simd::Multiply(product, block, with, to) : simd::MultiplyAndAdd(product, block, with, to);
     }
   }
@@ -166,6 +175,7 @@ void BlockedProduct<T>::RunTask(int64_t task, const T* a, const C* packed, const
 
 template <class T>
 void BlockedProduct<T>::Run(const T* a, const T* b, const T* bias, T* c, C* workspace) const {
+  if (panel_ > 0) return RunTasks(a, b, nullptr, bias, c, workspace);
   Pack(b, workspace);
   RunPacked(a, workspace, bias, c, workspace + packed_elements());
 }
@@ -173,25 +183,32 @@ void BlockedProduct<T>::Run(const T* a, const T* b, const T* bias, T* c, C* work
 template <class T>
 void BlockedProduct<T>::Pack(const T* b, C* packed) const {
   ParallelFor(panels_, static_cast<double>(k_ * kWidth<C>) / 4, [=, this](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; ++panel) PackPanel(b, panel, packed);
+    for (int64_t panel = begin; panel < end; ++panel) PackPanel(b, panel, 0, k_, packed + panel * k_ * kWidth<C>);
   });
 }
 
 template <class T>
 void BlockedProduct<T>::RunPacked(const T* a, const C* packed, const T* bias, T* c, C* workspace) const {
+  RunTasks(a, nullptr, packed, bias, c, workspace);
+}
+
+template <class T>
+void BlockedProduct<T>::RunTasks(const T* a, const T* b, const C* packed, const T* bias, T* c, C* workspace) const {
   if (k_ == 0) {
     for (int64_t i = 0; i < m_; ++i)
       bias == nullptr ? std::fill_n(c + i * n_, n_, T(0)) : std::copy_n(bias, n_, c + i * n_);
     return;
   }
   const int64_t tasks = row_tasks_ * panel_tasks_;
-  const double cost = static_cast<double>(m_) * static_cast<double>(n_ * k_) /
-                      static_cast<double>(2 * simd::Vector<C>::kLanes * threads_);
+  const double packing = packed == nullptr ? 0.25 : 0, lanes = simd::Vector<C>::kLanes;
+  const double cost =
+      (static_cast<double>(m_) / (2 * lanes) + packing) * static_cast<double>(n_ * k_) / static_cast<double>(threads_);
+  const int64_t panel = packed == nullptr ? panel_ : 0;
   ParallelFor(threads_, cost, [=, this](int64_t begin, int64_t end) {
     for (int64_t thread = begin; thread < end; ++thread) {
-      C* const own = workspace + thread * (block_ + sums_);
+      C* const own = workspace + thread * (panel + block_ + sums_);
       for (int64_t task = tasks * thread / threads_; task < tasks * (thread + 1) / threads_; ++task) {
-        RunTask(task, a, packed, bias, c, own);
+        RunTask(task, a, b, packed, bias, c, own, own + panel);
       }
     }
   });

@@ -35,20 +35,21 @@ class BlockedProduct {
   void Pack(const T* b, C* packed) const;
   void RunPacked(const T* a, const C* packed, const T* bias, T* c, C* workspace) const;
   int64_t packed_elements() const;
-  int64_t packed_workspace_elements() const { return workspace_elements() - packed_elements(); }
+  int64_t packed_workspace_elements() const;
 
  private:
-  void PackPanel(const T* b, int64_t panel, C* packed) const;
+  void PackPanel(const T* b, int64_t panel, int64_t p, int64_t depth, C* to) const;
   const C* PackBlock(const T* a, int64_t row, int64_t rows, int64_t p, int64_t depth, C* packed) const;
-  void RunTask(int64_t task, const T* a, const C* packed, const T* bias, T* c, C* scratch) const;
+  void RunTask(int64_t task, const T* a, const T* b, const C* packed, const T* bias, T* c, C* own, C* scratch) const;
+  void RunTasks(const T* a, const T* b, const C* packed, const T* bias, T* c, C* workspace) const;
 
   int64_t m_, n_, k_;
   bool transpose_a_, transpose_b_;
   int64_t rows_, panels_;            // rows of a task, panels of b
   int64_t row_tasks_, panel_tasks_;  // tasks are a grid of these
   int64_t threads_;
-  int64_t depth_;         // of a block of k
-  int64_t block_, sums_;  // elements of workspace for each thread
+  int64_t depth_;                 // of a block of k
+  int64_t panel_, block_, sums_;  // elements of workspace for each thread; panel_ is 0 if all of b is packed first
 };
 
 // b packed, if it is constant input `input` of a kernel (KernelSpec::Prepared); otherwise null.
