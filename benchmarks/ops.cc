@@ -1,6 +1,6 @@
 // Benchmark of kernels. First every kernel in the training steps of the tutorial network and of ResNet-20, as the plan
-// runs it, in its layout and with everything fused into it: time, and share of the measured multiply-add peak. Then
-// large element-wise ops and reductions, compared with the measured memory bandwidth.
+// runs it, in its layout and with everything fused into it: time, and shares of the measured multiply-add peak and of
+// the measured memory bandwidth. Then large element-wise ops and reductions, compared with the latter.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -27,6 +27,7 @@
 #include "ops/nn.h"
 
 ABSL_FLAG(std::string, models, "cifar_net,resnet20", "Models whose kernels are measured; see --model of `training`.");
+ABSL_FLAG(int64_t, batch_size, 0, "Examples per step; 0: the model's default.");
 ABSL_FLAG(int, threads, 1, "Number of threads.");
 ABSL_FLAG(std::string, dtype, "float32", "Type in which the network computes: float32, bfloat16 or float16.");
 ABSL_FLAG(int, steps, 30, "Number of steps to trace.");
@@ -43,13 +44,16 @@ constexpr int kWarmUpSteps = 5;
 
 struct Kernels {
   int count = 0;
-  double seconds = 0, flops = 0;  // of all of them together
+  double seconds = 0, flops = 0, bytes = 0;  // of all of them together
 };
 
-absl::Status MeasureModel(const std::string& model, double peak, Report& report) {
+// `peak` in FLOP/s, `triad` in bytes/s. A kernel whose operands fit into a cache may be faster than the latter, and a
+// Winograd convolution faster than the former: its operations are those of the sum that defines it.
+absl::Status MeasureModel(const std::string& model, double peak, double triad, Report& report) {
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run,
                    TrainingRun::Create({.model = model,
                                         .device = {.cpu_threads = absl::GetFlag(FLAGS_threads)},
+                                        .batch = absl::GetFlag(FLAGS_batch_size),
                                         .dtype = absl::GetFlag(FLAGS_dtype)}));
   for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run->Step());
   ASSIGN_OR_RETURN(const std::vector<StepTrace> traces, run->TracedSteps(absl::GetFlag(FLAGS_steps)));
@@ -66,11 +70,13 @@ absl::Status MeasureModel(const std::string& model, double peak, Report& report)
     ++alike.count;
     alike.seconds += time.seconds;
     alike.flops += time.flops;
+    alike.bytes += time.bytes;
   }
   std::vector<std::pair<std::vector<std::string>, Kernels>> rows(kernels.begin(), kernels.end());
   std::stable_sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.second.seconds > b.second.seconds; });
   for (const auto& [key, alike] : rows) {
     if (alike.seconds < absl::GetFlag(FLAGS_least) * all) break;
+    const double of_peak = alike.flops / alike.seconds / peak, of_triad = alike.bytes / alike.seconds / triad;
     report.Add({{"model", model},
                 {"op", key[0]},
                 {"input", key.size() > 2 ? key[2] : ""},
@@ -79,7 +85,10 @@ absl::Status MeasureModel(const std::string& model, double peak, Report& report)
                 {"us", alike.seconds / alike.count * 1e6},
                 {"share", alike.seconds / all},
                 {"GFLOP/s", alike.flops / alike.seconds / 1e9},
-                {"of_peak", alike.flops / alike.seconds / peak}});
+                {"of_peak", of_peak},
+                {"GB/s", alike.bytes / alike.seconds / 1e9},
+                {"of_triad", of_triad},
+                {"of_limit", std::max(of_peak, of_triad)}});
   }
   report.Summarize(absl::StrCat(model, ": kernels of a step at ", ShortNumber(flops / all / 1e9), " GFLOP/s, ",
                                 ShortNumber(100 * flops / all / peak), "% of the measured peak of ",
@@ -152,17 +161,18 @@ absl::Status Run() {
     return absl::InvalidArgumentError("--threads, --steps and --rounds must be at least 1");
   }
   const double peak = FmaPeak(threads);
-  Report kernels("ops", absl::StrCat("Kernels of training steps, ", threads, " thread(s), ", absl::GetFlag(FLAGS_dtype),
-                                     ", medians of ", absl::GetFlag(FLAGS_steps), " traced steps; measured peak ",
-                                     ShortNumber(peak / 1e9), " GFLOP/s of float32"));
-  for (const std::string& model : std::vector<std::string>(absl::StrSplit(absl::GetFlag(FLAGS_models), ','))) {
-    RETURN_IF_ERROR(MeasureModel(model, peak, kernels));
-  }
-  RETURN_IF_ERROR(kernels.Finish(absl::GetFlag(FLAGS_out)));
   Triad memory(threads);
   const double triad = memory.Bandwidth();
-  Report large("ops_large",
-               absl::StrCat("Large ops, ", threads, " thread(s); measured triad ", ShortNumber(triad / 1e9), " GB/s"));
+  const std::string of_triad = absl::StrCat("measured triad ", ShortNumber(triad / 1e9), " GB/s");
+  Report kernels("ops", absl::StrCat("Kernels of training steps, ", threads, " thread(s), ", absl::GetFlag(FLAGS_dtype),
+                                     ", medians of ", absl::GetFlag(FLAGS_steps), " traced steps; measured peak ",
+                                     ShortNumber(peak / 1e9), " GFLOP/s of float32, ", of_triad,
+                                     ". The limit is the larger share of the two"));
+  for (const std::string& model : std::vector<std::string>(absl::StrSplit(absl::GetFlag(FLAGS_models), ','))) {
+    RETURN_IF_ERROR(MeasureModel(model, peak, triad, kernels));
+  }
+  RETURN_IF_ERROR(kernels.Finish(absl::GetFlag(FLAGS_out)));
+  Report large("ops_large", absl::StrCat("Large ops, ", threads, " thread(s); ", of_triad));
   for (const LargeOp& op : LargeOps()) RETURN_IF_ERROR(MeasureLarge(op, triad, large));
   return large.Finish(absl::GetFlag(FLAGS_out));
 }

@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "benchmarks/paired_runs.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/compiler/plan_report.h"
+#include "trainers/prediction/gpu_cost.h"
 
 namespace belfry::benchmarks {
 namespace {
@@ -68,6 +70,7 @@ std::vector<NodeTime> NodeTimes(const Plan& plan, absl::Span<const StepTrace> st
   for (NodeTime& time : times) {
     time.seconds = Median(seconds[time.node]);
     time.flops = FlopsOf(plan.program, plan.program.nodes[time.node]);
+    time.bytes = LeastBytes(plan.program, plan.program.nodes[time.node]);
   }
   return times;
 }
@@ -102,6 +105,24 @@ std::string Split(const Plan& plan, absl::Span<const NodeTime> times, int count)
                     absl::StrFormat(" %.0f%%", -100 * ops[i].first / std::max(all, 1e-12)));
   }
   return text;
+}
+
+double LeastBytes(const Program& program, const ProgramNode& node) {
+  double bytes = 0;
+  HashSet<Value> counted;
+  for (int i = 0; i < static_cast<int>(node.inputs.size()); ++i) {
+    const ArgDef& arg = InputArg(node, i);
+    if (arg.shape_only || !counted.insert(node.inputs[i]).second) continue;
+    const auto size = static_cast<double>(program.spec(node.inputs[i]).bytes());
+    const double read = arg.overwrites ? 0 : std::min(1.0, ReadsOf(*node.op, i));
+    bytes += size * (read + (arg.ref ? 1 : 0));
+  }
+  const double each = node.op->name == "Gather" ? 2 : 1;
+  for (int i = 0; i < static_cast<int>(node.outputs.size()); ++i) {
+    const bool is_variable = node.body.empty() && node.op->output_arg(i).ref;
+    if (!is_variable) bytes += each * static_cast<double>(node.outputs[i].bytes());
+  }
+  return bytes;
 }
 
 double FlopsOfStep(const Plan& plan) {

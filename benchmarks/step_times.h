@@ -14,6 +14,7 @@ struct NodeTime {
   int node = 0;        // index into Plan::program
   double seconds = 0;  // median over the steps
   double flops = 0;    // FlopsOf
+  double bytes = 0;    // LeastBytes
 };
 // The nodes that run on a compute stream, in the order of their first span.
 std::vector<NodeTime> NodeTimes(const Plan& plan, absl::Span<const StepTrace> steps);
@@ -29,6 +30,10 @@ StepParts PartsOf(const Plan& plan, absl::Span<const StepTrace> steps);
 
 // "Conv2D 41%, MatMul 12%, ...": the `count` op types that took longest, with their shares of the time of all kernels.
 std::string Split(const Plan& plan, absl::Span<const NodeTime> times, int count);
+
+// Bytes that the kernel of a node must read and write at least, if none of its operands is in a cache and each is read
+// once: of rows that are gathered only those, and of a variable that is updated both ways.
+double LeastBytes(const Program& program, const ProgramNode& node);
 
 // Floating-point operations of a step, over all devices.
 double FlopsOfStep(const Plan& plan);
