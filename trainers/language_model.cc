@@ -153,6 +153,9 @@ absl::Status LanguageModel::Configure(ProgramRun& run) {
                                 .top_p = absl::GetFlag(FLAGS_top_p)},
                      .seed = run.order.seed};
   options_.export_step = absl::GetFlag(FLAGS_export_step);
+  if (options_.export_step && run.export_file.empty()) {
+    return absl::InvalidArgumentError("--export_step needs --export, the file to write");
+  }
   label_smoothing_ = absl::GetFlag(FLAGS_label_smoothing);
   run.training.unit = "tokens";
   run.training.units_per_example = options_.model.length;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/memory/hash_table.h"
+#include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "framework/compiler/passes/passes.h"
 #include "framework/compiler/rewrite.h"
@@ -84,6 +85,8 @@ void AssignDevices(Program& program, const std::vector<int>& devices) {
 absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& request, const DeviceSet& devices,
                                      const std::vector<int>& devices_by_node, const CompileOptions& options) {
   Dumper dump(options, devices);
+  // Constants are folded on the calling thread, with the threads of a CPU device of this set and no more.
+  const ScopedParallelThreads threads(devices.device(0).threads());
   auto plan = std::make_shared<Plan>();
   Program& program = plan->program;
 

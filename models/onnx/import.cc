@@ -1,5 +1,7 @@
 #include "models/onnx/import.h"
 
+#include <spdlog/spdlog.h>
+
 #include <filesystem>
 #include <limits>
 #include <utility>
@@ -18,6 +20,10 @@ namespace {
 absl::StatusOr<int64_t> OpsetOf(const ModelProto& model) {
   for (const OperatorSetIdProto& set : model.opset_import()) {
     if (!set.domain().empty() && set.domain() != "ai.onnx") continue;
+    if (set.version() > models::kNewestOnnxOpset) {
+      spdlog::warn("The model states opset {}, and the rules here end with {}: compare its outputs with others",
+                   set.version(), models::kNewestOnnxOpset);
+    }
     if (set.version() >= models::kOldestOnnxOpset) return set.version();
     return absl::UnimplementedError(
         absl::StrCat("it states opset ", set.version(), "; those from ", models::kOldestOnnxOpset, " on are read"));

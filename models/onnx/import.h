@@ -10,8 +10,9 @@
 
 namespace belfry::models {
 
-// The rules are those of opsets 7 to 21. Later ones are tried, too; earlier ones are an error.
-inline constexpr int64_t kOldestOnnxOpset = 7;
+// The rules are those of these opsets. Nodes of later ones are read by the last rule for their op, with a warning;
+// earlier opsets are an error.
+inline constexpr int64_t kOldestOnnxOpset = 7, kNewestOnnxOpset = 21;
 
 struct ImportOptions {
   // Images, the inputs of four axes, are [N, H, W, C] as ours are, and so are outputs that convolutions leave in that

@@ -25,17 +25,22 @@ uint64_t PairOf(int32_t left, int32_t right) {
 
 bool IsSpace(uint32_t code) { return ClassOf(code) == CharacterClass::kSpace; }
 
+// The last character of the text. Size 0 if the text is empty or does not end with one.
+io::Utf8Character LastCharacter(absl::string_view text) {
+  size_t begin = text.size() - (text.empty() ? 0 : 1);
+  while (begin > 0 && text.size() - begin < 4 && (text[begin] & 0xC0) == 0x80) --begin;
+  const io::Utf8Character last = io::FirstUtf8(text.substr(begin));
+  return last.size == text.size() - begin ? last : io::Utf8Character{};
+}
+
 // The end of the text without the white space that it ends with, and the beginning after that which it begins with.
 size_t EndBeforeSpace(absl::string_view text) {
   size_t end = text.size();
-  while (end > 0) {
-    size_t begin = end - 1;
-    while (begin > 0 && end - begin < 4 && (text[begin] & 0xC0) == 0x80) --begin;
-    const auto [code, size] = io::FirstUtf8(text.substr(begin, end - begin));
-    if (size != end - begin || !IsSpace(code)) break;
-    end = begin;
+  while (true) {
+    const auto [code, size] = LastCharacter(text.substr(0, end));
+    if (size == 0 || !IsSpace(code)) return end;
+    end -= size;
   }
-  return end;
 }
 
 size_t BeginAfterSpace(absl::string_view text) {
@@ -254,13 +259,17 @@ std::optional<int32_t> BpeTokenizer::Find(absl::string_view text) const {
   return found == token_of_.end() ? std::nullopt : std::optional(found->second);
 }
 
-// All patterns end a word between a letter and white space, and look no further ahead than to that. A space would be
-// put before what begins with other white space, so cuts are made before spaces.
+// All patterns end a word between a letter or a number and white space, and look no further ahead than to that. A space
+// would be put before what begins with other white space, so cuts are made before spaces.
 size_t BpeTokenizer::CutPoint(absl::string_view text) const {
   if (model_.pattern == WordPattern::kNone) return 0;
   for (size_t at = text.size(); at-- > 1;) {
     const bool space = text[at] == ' ' || (text[at] == '\n' && !model_.add_space);
-    if (space && absl::ascii_isalpha(static_cast<unsigned char>(text[at - 1])) && !CutsAdded(text, at)) return at;
+    if (!space) continue;
+    const auto [code, size] = LastCharacter(text.substr(0, at));
+    const CharacterClass before = ClassOf(code);
+    const bool word = before == CharacterClass::kLetter || before == CharacterClass::kNumber;
+    if (size > 0 && word && !CutsAdded(text, at)) return at;
   }
   return 0;
 }

@@ -91,6 +91,9 @@ TEST(Tokenizer, CutsWhereTokensStayTheSame) {
   EXPECT_EQ(tokenizer->CutPoint("one\ntwo"), 0u);          // a space would be put before the line
   EXPECT_EQ(Open("gpt2.json")->CutPoint("one\ntwo"), 3u);  // not here
   EXPECT_EQ(tokenizer->CutPoint(""), 0u);
+  EXPECT_EQ(tokenizer->CutPoint("\u0434\u0430 \u043D\u0435\u0442"), 4u);  // two Cyrillic words
+  EXPECT_EQ(tokenizer->CutPoint("7 8, 9"), 1u);
+  EXPECT_EQ(tokenizer->CutPoint("\xB0\xB4 a"), 0u);  // bytes that are no text
 }
 
 TEST(OpenTokenizer, LooksIntoFolders) {

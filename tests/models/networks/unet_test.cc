@@ -20,9 +20,9 @@ TEST_F(UNetTest, HasTheParametersOfThePaper) {
   EXPECT_EQ(ParameterCount(scope_), 31'030'593);
 }
 
-// The outputs that may change with pixel (32, 32), in either direction: two convolutions reach 30 to 34; 15 to 17 of the
-// pooled rows, from there 13 to 19; 6 to 9 of the next, from there 4 to 11; back at twice the size 8 to 23, then 6 to 25; at
-// full size 12 to 51, then 10 to 53.
+// The outputs that may change with pixel (32, 32), in either direction: two convolutions reach 30 to 34; 15 to 17 of
+// the pooled rows, from there 13 to 19; 6 to 9 of the next, from there 4 to 11; back at twice the size 8 to 23, then 6
+// to 25; at full size 12 to 51, then 10 to 53.
 TEST_F(UNetTest, LooksAroundEachPixel) {
   const Output images = Images(64, 64, 2);
   const Output logits =
