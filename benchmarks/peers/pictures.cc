@@ -1,0 +1,99 @@
+// Belfry's side of the comparison of reading pictures from JPEG files (pictures.py), on one thread. Without --serve it
+// prints its own speed.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "benchmarks/memory_use.h"
+#include "benchmarks/paired_runs.h"
+#include "benchmarks/serve.h"
+#include "framework/base/status.h"
+#include "framework/data/pictures/pictures.h"
+#include "framework/data/prefetcher.h"
+#include "nlohmann/json.hpp"
+
+ABSL_FLAG(std::string, data_dir, "", "Folder of JPEG files, in a folder for each class.");
+ABSL_FLAG(int64_t, size, 224, "Height and width of an example.");
+ABSL_FLAG(int64_t, batch_size, 32, "Pictures in a batch.");
+ABSL_FLAG(bool, serve, false, "Speak the protocol of benchmarks/peers/README.md.");
+
+namespace belfry::benchmarks {
+namespace {
+
+constexpr int kCompared = 5;
+
+// Pixels by the means and deviations of ImageNet.
+data::ImagePolicy Policy(bool flip) {
+  return {.random_flip = flip,
+          .normalise = data::ImagePolicy::Normalise::kPerChannel,
+          .mean = {123.675f, 116.28f, 103.53f},
+          .deviation = {58.395f, 57.12f, 57.375f}};
+}
+
+// The root mean square of the middle of each of the first pictures, in the order of classes and paths.
+absl::StatusOr<std::vector<double>> OfFirstPictures(const data::Dataset& middles) {
+  ASSIGN_OR_RETURN(
+      const auto batches,
+      data::Prefetcher::Create(
+          middles, {.batch_size = 1, .shuffle = false, .images = {{"image", Policy(false)}}, .threads = 0}));
+  std::vector<double> results;
+  for (int i = 0; i < kCompared; ++i) {
+    ASSIGN_OR_RETURN(const data::Batch batch, batches->Next());
+    double squares = 0;
+    const std::vector<double> values = batch.towers()[0].fields[0].ToDoubles();
+    for (const double value : values) squares += value * value;
+    results.push_back(std::sqrt(squares / static_cast<double>(values.size())));
+  }
+  return results;
+}
+
+absl::Status Run() {
+  ASSIGN_OR_RETURN(const MemoryUse before, ReadMemoryUse());
+  const int64_t size = absl::GetFlag(FLAGS_size), batch = absl::GetFlag(FLAGS_batch_size);
+  const data::PictureOptions training{.height = size, .width = size, .random_crop = data::RandomResizedCrop{}};
+  const data::PictureOptions middle{.height = size, .width = size};
+  ASSIGN_OR_RETURN(const data::TwoViews views, data::OpenImages(absl::GetFlag(FLAGS_data_dir), training, middle));
+  ASSIGN_OR_RETURN(const std::vector<double> compared, OfFirstPictures(*views.second));
+  ASSIGN_OR_RETURN(const auto batches, data::Prefetcher::Create(*views.first, {.batch_size = batch,
+                                                                               .drop_remainder = true,
+                                                                               .images = {{"image", Policy(true)}},
+                                                                               .threads = 0}));
+  absl::Status status;
+  const auto rate = [&](double seconds) { return Rate([&] { status.Update(batches->Next().status()); }, seconds); };
+  rate(0.2);
+  ForgetPeak().IgnoreError();
+  if (!absl::GetFlag(FLAGS_serve)) {
+    std::printf("pictures of %d x %d: %.0f images/s\n", static_cast<int>(size), static_cast<int>(size),
+                static_cast<double>(batch) * rate(3));
+    return status;
+  }
+  const auto say = [](const nlohmann::json& message) { std::cout << message.dump() << std::endl; };
+  say({{"losses", compared}, {"version", absl::StrCat("compiled by ", __VERSION__)}});
+  for (std::string line; std::getline(std::cin, line) && line != "quit";) {
+    ASSIGN_OR_RETURN(const double seconds, ParseGo(line));
+    const double steps = rate(seconds);
+    RETURN_IF_ERROR(status);
+    ASSIGN_OR_RETURN(const MemoryUse now, ReadMemoryUse());
+    say({{"steps_per_second", steps}, {"peak_bytes", now.peak_bytes - before.anonymous_bytes}});
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace belfry::benchmarks
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Times the reading of pictures for training.");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = belfry::benchmarks::Run();
+  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
+  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+}
