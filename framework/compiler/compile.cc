@@ -1,6 +1,7 @@
 #include "framework/compiler/compile.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -11,6 +12,7 @@
 #include "framework/base/status.h"
 #include "framework/compiler/passes/passes.h"
 #include "framework/compiler/rewrite.h"
+#include "framework/compiler/verify/verify.h"
 
 namespace belfry {
 namespace {
@@ -76,6 +78,15 @@ void FindVariableUses(Plan& plan) {
   std::sort(plan.written.begin(), plan.written.end());
 }
 
+// True in debug builds and where the environment variable BELFRY_VERIFY_PLANS is set, as in tests.
+bool VerifiesPlans() {
+#ifdef NDEBUG
+  return std::getenv("BELFRY_VERIFY_PLANS") != nullptr;
+#else
+  return true;
+#endif
+}
+
 }  // namespace
 
 void AssignDevices(Program& program, const std::vector<int>& devices) {
@@ -127,6 +138,7 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   }
   PlanMemory(*plan, devices.size());
   RETURN_IF_ERROR(dump.Finish(*plan));
+  if (VerifiesPlans()) RETURN_IF_ERROR(VerifyPlan(*plan).status());
   return CompiledPlan{std::move(plan), std::move(kernels)};
 }
 

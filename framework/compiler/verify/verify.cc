@@ -1,0 +1,457 @@
+#include "framework/compiler/verify/verify.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/alignment.h"
+#include "framework/base/status.h"
+#include "framework/compiler/verify/history_impl.h"
+#include "framework/compiler/verify/versions_impl.h"
+
+namespace belfry {
+namespace {
+
+using verify::Content;
+using verify::History;
+using verify::Moment;
+using verify::Range;
+using verify::Segment;
+using verify::Source;
+using verify::SourceOf;
+using Kind = Instruction::Kind;
+
+// Follows the plan in one of the orders in which it may run, and keeps for each stream how far it is known to be behind
+// the others (a vector clock: Mattern, "Virtual time and global states of distributed systems", 1989). If no two
+// accesses of the same bytes are without an order by these clocks, every other execution gives each reader the same
+// bytes as this one.
+class Verifier {
+ public:
+  explicit Verifier(const Plan& plan)
+      : plan_(plan), program_(plan.program), nodes_(plan.program.nodes), versions_(plan.program) {}
+
+  absl::StatusOr<PlanCertificate> Run() {
+    RETURN_IF_ERROR(CheckSizes());
+    RETURN_IF_ERROR(CheckCollectives());
+    RETURN_IF_ERROR(CheckVariables());
+    WriteFeeds();
+    RETURN_IF_ERROR(Follow());
+    RETURN_IF_ERROR(CheckFetches());
+    return certificate_;
+  }
+
+ private:
+  // A memory: the arena of a device, or a variable.
+  using Space = std::pair<int, int>;  // {device, -1} or {-1, node}
+  struct Place {
+    Space space{-1, -1};
+    Range range;
+    bool known() const { return space != Space{-1, -1}; }
+  };
+
+  absl::Status Flaw(int node, const std::string& text) const {
+    return absl::InternalError(absl::StrCat("The plan is wrong: ", Describe(nodes_[node]), " ", text));
+  }
+  absl::Status CheckSizes() const;
+  absl::Status CheckCollectives();
+  absl::Status CheckRanks(int node) const;
+  absl::Status CheckVariables() const;
+  void WriteFeeds();
+  absl::Status Follow();
+  absl::StatusOr<bool> Advance(int stream);
+  absl::Status Access(int node, Moment moment);
+  absl::Status CheckOverlaps(int node) const;
+  absl::Status Read(int node, Value value, bool fetch, Moment moment);
+  absl::Status Write(int node, const Place& place, Content content, Moment moment);
+  absl::Status CheckFetches();
+
+  size_t Bytes(Value value) const { return program_.spec(value).bytes(); }
+  Place PlaceOf(Value value) const;
+  Place WorkspaceOf(int node) const;
+  absl::Status CheckWithin(int node, const Place& place) const;
+  bool Before(Moment earlier, Moment later) const {
+    return earlier.stream < 0 || earlier.stream == later.stream ||
+           clocks_[later.stream][earlier.stream] >= earlier.position;
+  }
+
+  const Plan& plan_;
+  const Program& program_;
+  const std::vector<ProgramNode>& nodes_;
+  const verify::Versions versions_;
+  PlanCertificate certificate_;
+  std::map<Space, History> histories_;
+  std::vector<std::vector<int>> clocks_;    // by stream: the last position of each stream that is over
+  std::vector<std::vector<int>> recorded_;  // by event: the clock when it was recorded; empty before
+  std::vector<size_t> next_;                // by stream: the next instruction
+  std::vector<std::set<int>> arrived_;      // by collective: nodes that have reached it
+  std::vector<int> local_;                  // by collective: its nodes in this plan
+};
+
+Verifier::Place Verifier::PlaceOf(Value value) const {
+  const Storage& storage = plan_.memory.outputs[value.node][value.index];
+  const Range range{storage.offset, storage.offset + Bytes(value)};
+  if (storage.kind == Storage::Kind::kArena) return {{nodes_[storage.node].device, -1}, range};
+  if (storage.kind == Storage::Kind::kVariable) return {{-1, storage.node}, range};
+  return {};
+}
+
+Verifier::Place Verifier::WorkspaceOf(int node) const {
+  if (plan_.workspace_bytes[node] == 0) return {};
+  const size_t begin = plan_.memory.workspace_offset[node];
+  return {{nodes_[node].device, -1}, {begin, begin + plan_.workspace_bytes[node]}};
+}
+
+absl::Status Verifier::CheckWithin(int node, const Place& place) const {
+  if (!place.known()) return absl::OkStatus();
+  const auto [device, variable] = place.space;
+  const size_t limit = device >= 0 ? plan_.memory.arena_bytes[device] : Bytes({variable, 0});
+  if (place.range.begin <= place.range.end && place.range.end <= limit) return absl::OkStatus();
+  return Flaw(node, absl::StrCat("has bytes ", place.range.begin, " to ", place.range.end, " of ", limit));
+}
+
+absl::Status Verifier::CheckSizes() const {
+  const size_t count = nodes_.size();
+  if (plan_.memory.outputs.size() != count || plan_.workspace_bytes.size() != count ||
+      plan_.memory.workspace_offset.size() != count || plan_.in_place.size() != count) {
+    return absl::InternalError("The plan is wrong: its lists by node have other lengths than the nodes");
+  }
+  for (int i = 0; i < static_cast<int>(count); ++i) {
+    if (plan_.memory.outputs[i].size() != nodes_[i].outputs.size()) return Flaw(i, "lacks places of outputs");
+    for (const Value& input : nodes_[i].inputs) {
+      if (input.node >= i) return Flaw(i, "reads a node that does not come before it");
+    }
+    RETURN_IF_ERROR(CheckWithin(i, WorkspaceOf(i)));
+    for (int k = 0; k < static_cast<int>(nodes_[i].outputs.size()); ++k)
+      RETURN_IF_ERROR(CheckWithin(i, PlaceOf({i, k})));
+  }
+  return absl::OkStatus();
+}
+
+// The inputs of a collective are, rank by rank, a weight and the values; the outputs are the values. The values of a
+// rank are one range of memory, each aligned.
+absl::Status Verifier::CheckRanks(int node) const {
+  const ProgramNode& collective = nodes_[node];
+  const size_t ranks = collective.ranks.size();
+  if (ranks == 0 || collective.outputs.size() % ranks != 0 ||
+      collective.inputs.size() != collective.outputs.size() + ranks) {
+    return Flaw(node, "has inputs and outputs that its ranks do not share");
+  }
+  const size_t values = collective.outputs.size() / ranks;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    Place last;
+    for (size_t k = 0; k < values; ++k) {
+      const int output = static_cast<int>(rank * values + k);
+      const Place from = PlaceOf(collective.inputs[rank * (values + 1) + 1 + k]), to = PlaceOf({node, output});
+      if (from.space != to.space || !(from.range == to.range)) {
+        return Flaw(node, absl::StrCat("does not leave output ", output, " where its input is"));
+      }
+      // Nothing of another tensor fits between two that are neighbours.
+      if (k > 0 && (last.space != from.space || from.range.begin < last.range.end ||
+                    from.range.begin - last.range.end >= kAlignment)) {
+        return Flaw(node, absl::StrCat("has values ", k - 1, " and ", k, " that do not lie side by side"));
+      }
+      last = from;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckCollectives() {
+  local_.assign(program_.collectives.size(), 0);
+  arrived_.resize(program_.collectives.size());
+  std::map<int, std::set<int64_t>> ranks;  // by collective
+  for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
+    if (nodes_[i].op->kind != OpKind::kAllReduce) continue;
+    const int group = nodes_[i].collective;
+    if (group < 0 || group >= static_cast<int>(local_.size())) return Flaw(i, "belongs to no collective");
+    ++local_[group];
+    RETURN_IF_ERROR(CheckRanks(i));
+    for (const int64_t rank : nodes_[i].ranks) {
+      if (rank < 0 || rank >= program_.collectives[group].size) {
+        return Flaw(i, absl::StrCat("is rank ", rank, " of ", program_.collectives[group].size));
+      }
+      if (!ranks[group].insert(rank).second) return Flaw(i, absl::StrCat("is rank ", rank, ", which is there twice"));
+    }
+    certificate_.ranks += static_cast<int64_t>(nodes_[i].ranks.size());
+  }
+  // The other ranks are in other processes, and those are the same for all collectives.
+  std::map<int64_t, std::pair<int, std::set<int64_t>>> by_size;
+  for (const auto& [group, of_group] : ranks) {
+    const auto [first, is_new] = by_size.insert({program_.collectives[group].size, {group, of_group}});
+    if (is_new || first->second.second == of_group) continue;
+    return absl::InternalError(absl::StrCat("The plan is wrong: collective ", program_.collectives[group].name, " has ",
+                                            of_group.size(), " ranks here and ",
+                                            program_.collectives[first->second.first].name, " has others"));
+  }
+  certificate_.collectives = static_cast<int64_t>(ranks.size());
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckVariables() const {
+  std::map<const Node*, int> storage;
+  for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
+    if (nodes_[i].op->kind != OpKind::kVariable) continue;
+    if (!storage.insert({nodes_[i].source, i}).second) return Flaw(i, "is the storage of a variable that has another");
+    const bool written = !versions_.WritesOf(i).empty();
+    if (written != absl::c_binary_search(plan_.written, i)) {
+      return Flaw(
+          i, written ? "is written, but is not in the list of those" : "is in the list of those written, but is not");
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Verifier::WriteFeeds() {
+  for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
+    if (nodes_[i].op->kind != OpKind::kPlaceholder) continue;
+    const Place place = PlaceOf({i, 0});
+    if (place.known()) histories_[place.space].Write(place.range, {{i, 0}, place.range.begin}, {});
+  }
+}
+
+absl::Status Verifier::Follow() {
+  const int streams = static_cast<int>(plan_.streams.size());
+  clocks_.assign(streams, std::vector<int>(streams, -1));
+  recorded_.resize(plan_.events);
+  next_.assign(streams, 0);
+  certificate_.streams = streams;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int stream = 0; stream < streams; ++stream) {
+      while (next_[stream] < plan_.streams[stream].instructions.size()) {
+        ASSIGN_OR_RETURN(const bool advanced, Advance(stream));
+        if (!advanced) break;
+        moved = true;
+      }
+    }
+  }
+  for (int stream = 0; stream < streams; ++stream) {
+    if (next_[stream] == plan_.streams[stream].instructions.size()) continue;
+    const Instruction& at = plan_.streams[stream].instructions[next_[stream]];
+    return at.kind == Kind::kWait
+               ? absl::InternalError(absl::StrCat("The plan is wrong: stream ", stream, " waits for event ", at.index,
+                                                  ", which is never recorded before"))
+               : Flaw(at.index, "waits for the other devices of its collective, which wait for this one");
+  }
+  std::vector<bool> ran(nodes_.size());
+  for (const StreamProgram& stream : plan_.streams) {
+    for (const Instruction& at : stream.instructions) {
+      if (at.kind != Kind::kRun && at.kind != Kind::kCollective) continue;
+      if (ran[at.index]) return Flaw(at.index, "runs twice");
+      ran[at.index] = true;
+    }
+  }
+  for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
+    if (Runs(nodes_[i]) != ran[i]) return Flaw(i, ran[i] ? "runs, and has nothing to run" : "never runs");
+    certificate_.nodes += ran[i];
+  }
+  return absl::OkStatus();
+}
+
+// Carries out the next instruction of a stream, unless it waits. The nodes of a collective wait for one another, and no
+// order by memory is taken from that.
+absl::StatusOr<bool> Verifier::Advance(int stream) {
+  const StreamProgram& program = plan_.streams[stream];
+  const int position = static_cast<int>(next_[stream]);
+  const Instruction& at = program.instructions[next_[stream]];
+  std::vector<int>& clock = clocks_[stream];
+  switch (at.kind) {
+    case Kind::kWait:
+      if (recorded_[at.index].empty()) return false;
+      for (size_t s = 0; s < clock.size(); ++s) clock[s] = std::max(clock[s], recorded_[at.index][s]);
+      ++certificate_.waits;
+      break;
+    case Kind::kRecord:
+      if (!recorded_[at.index].empty()) {
+        return absl::InternalError(absl::StrCat("The plan is wrong: event ", at.index, " is recorded twice"));
+      }
+      clock[stream] = position;
+      recorded_[at.index] = clock;
+      break;
+    case Kind::kCollective: {
+      const int group = nodes_[at.index].collective;
+      arrived_[group].insert(at.index);
+      if (static_cast<int>(arrived_[group].size()) < local_[group]) return false;
+      [[fallthrough]];
+    }
+    case Kind::kRun:
+      if (nodes_[at.index].device != program.device) return Flaw(at.index, "runs on another device than its own");
+      RETURN_IF_ERROR(Access(at.index, {stream, position}));
+      break;
+  }
+  clock[stream] = position;
+  ++next_[stream];
+  return true;
+}
+
+absl::Status Verifier::CheckOverlaps(int node) const {
+  const ProgramNode& of = nodes_[node];
+  const Place workspace = WorkspaceOf(node);
+  const auto meet = [](const Place& a, const Place& b) {
+    return a.known() && a.space == b.space && a.range.Meets(b.range);
+  };
+  const std::vector<std::pair<int, int>> pairs =
+      plan_.in_place[node] != 0 ? InPlace(of) : std::vector<std::pair<int, int>>();
+  for (int k = 0; k < static_cast<int>(of.outputs.size()); ++k) {
+    const Place output = PlaceOf({node, k});
+    if (meet(workspace, output)) return Flaw(node, absl::StrCat("has its workspace on output ", k));
+    for (int other = 0; other < k; ++other) {
+      if (meet(output, PlaceOf({node, other}))) return Flaw(node, absl::StrCat("has output ", k, " on output ", other));
+    }
+    if (SourceOf(program_, {node, k}).value != Value{node, k}) continue;  // a variable's storage
+    for (int input = 0; input < static_cast<int>(of.inputs.size()); ++input) {
+      if (InputArg(of, input).shape_only || !meet(output, PlaceOf(of.inputs[input]))) continue;
+      const bool allowed = absl::c_linear_search(pairs, std::pair(input, k));
+      if (!allowed || !(output.range == PlaceOf(of.inputs[input]).range)) {
+        return Flaw(node, absl::StrCat("has output ", k, " on input ", input));
+      }
+    }
+  }
+  for (int input = 0; input < static_cast<int>(of.inputs.size()); ++input) {
+    if (InputArg(of, input).shape_only) continue;
+    if (meet(workspace, PlaceOf(of.inputs[input])))
+      return Flaw(node, absl::StrCat("has its workspace on input ", input));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::Access(int node, Moment moment) {
+  const ProgramNode& of = nodes_[node];
+  const bool collective = of.op->kind == OpKind::kAllReduce;
+  if (!collective) RETURN_IF_ERROR(CheckOverlaps(node));
+  for (int k = 0; k < static_cast<int>(of.inputs.size()); ++k) {
+    const ArgDef& arg = InputArg(of, k);
+    if (!arg.shape_only && !arg.overwrites) RETURN_IF_ERROR(Read(node, of.inputs[k], /*fetch=*/false, moment));
+  }
+  RETURN_IF_ERROR(Write(node, WorkspaceOf(node), {}, moment));
+  for (int k = 0; k < static_cast<int>(of.inputs.size()); ++k) {
+    if (!InputArg(of, k).ref) continue;
+    const Place place = PlaceOf(of.inputs[k]);
+    RETURN_IF_ERROR(Write(node, place, {{node, 0}, place.range.begin}, moment));
+  }
+  for (int k = 0; k < static_cast<int>(of.outputs.size()); ++k) {
+    if (SourceOf(program_, {node, k}).value != Value{node, k}) continue;
+    const Place place = PlaceOf({node, k});
+    RETURN_IF_ERROR(Write(node, place, {{node, k}, place.range.begin}, moment));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::Read(int node, Value value, bool fetch, Moment moment) {
+  const Source source = SourceOf(program_, value);
+  if (nodes_[source.value.node].op->kind == OpKind::kConst || Bytes(value) == 0) return absl::OkStatus();
+  const Place place = PlaceOf(value);
+  const std::string what = absl::StrCat("'", nodes_[value.node].name, "'");
+  if (!place.known()) return Flaw(node, absl::StrCat("reads ", what, ", which has no place"));
+  ++certificate_.reads;
+  if (source.variable && place.space != Space{-1, source.value.node}) {
+    return Flaw(node, absl::StrCat("reads ", what, " elsewhere than in its variable"));
+  }
+  if (source.variable && source.begin != place.range.begin) {
+    return Flaw(node, absl::StrCat("reads ", what, " at byte ", place.range.begin, " instead of ", source.begin));
+  }
+  History& history = histories_[place.space];
+  const int variable = source.value.node;
+  absl::Status status;
+  if (source.variable) {
+    // What no write of the step covers yet was there before it.
+    const auto expected = [&](Range part) {
+      return fetch ? versions_.ExpectedAfter(value.node, variable, part) : versions_.Expected(node, variable, part);
+    };
+    size_t at = place.range.begin;
+    std::vector<Range> untouched;
+    history.ForEach(place.range, [&](Range part, Segment&) {
+      if (at < part.begin) untouched.push_back({at, part.begin});
+      at = part.end;
+    });
+    if (at < place.range.end) untouched.push_back({at, place.range.end});
+    for (const Range& part : untouched) {
+      if (expected(part) >= 0) return Flaw(node, absl::StrCat("reads ", what, " before it is updated"));
+      if (!absl::c_binary_search(plan_.reads_before_writing, variable)) {
+        return Flaw(node, absl::StrCat("reads ", what, ", which is not in the list of variables that the step needs"));
+      }
+      history.Write(part, {{-1, 0}, 0}, {});
+    }
+    history.ForEach(place.range, [&](Range part, Segment& segment) {
+      const int version = expected(part);
+      if (segment.content.value.node != version) {
+        status.Update(Flaw(node, absl::StrCat("reads ", what, version < 0 ? " after" : " before", " it is updated by '",
+                                              nodes_[version < 0 ? segment.content.value.node : version].name, "'")));
+      }
+    });
+  } else {
+    if (history.Known(place.range) != place.range.end - place.range.begin) {
+      return Flaw(node, absl::StrCat("reads ", what, " before it is written"));
+    }
+    history.ForEach(place.range, [&](Range, Segment& segment) {
+      if (segment.content.value == source.value && segment.content.begin + source.begin == place.range.begin) return;
+      const int other = segment.content.value.node;
+      status.Update(Flaw(node, absl::StrCat("reads ", what, " where ",
+                                            other < 0 ? "a workspace" : absl::StrCat("'", nodes_[other].name, "'"),
+                                            " has been written")));
+    });
+  }
+  RETURN_IF_ERROR(status);
+  if (fetch) return absl::OkStatus();
+  history.ForEach(place.range, [&](Range, Segment& segment) {
+    if (!Before(segment.written, moment)) {
+      status.Update(Flaw(node, absl::StrCat("reads ", what, " without waiting for what writes it")));
+    }
+    const auto own = absl::c_find_if(segment.reads, [&](auto& read) { return read.first.stream == moment.stream; });
+    if (own == segment.reads.end()) {
+      segment.reads.push_back({moment, node});
+    } else {
+      *own = {moment, node};
+    }
+  });
+  return status;
+}
+
+absl::Status Verifier::Write(int node, const Place& place, Content content, Moment moment) {
+  if (!place.known() || place.range.empty()) return absl::OkStatus();
+  ++certificate_.writes;
+  History& history = histories_[place.space];
+  absl::Status status;
+  history.ForEach(place.range, [&](Range, Segment& segment) {
+    if (!Before(segment.written, moment)) {
+      status.Update(Flaw(node, absl::StrCat("writes where '", nodes_[std::max(0, segment.content.value.node)].name,
+                                            "' has written, without waiting for it")));
+    }
+    for (const auto& [read, reader] : segment.reads) {
+      if (!Before(read, moment)) {
+        status.Update(
+            Flaw(node, absl::StrCat("writes what '", nodes_[reader].name, "' reads, without waiting for it")));
+      }
+    }
+  });
+  RETURN_IF_ERROR(status);
+  history.Write(place.range, content, moment);
+  return absl::OkStatus();
+}
+
+// The host reads them when all streams are done.
+absl::Status Verifier::CheckFetches() {
+  for (const Value& fetch : program_.fetches) {
+    RETURN_IF_ERROR(Read(fetch.node, fetch, /*fetch=*/true, {}));
+    ++certificate_.fetches;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string PlanCertificate::ToText() const {
+  return absl::StrCat("Verified: ", nodes, " nodes on ", streams, " streams with ", waits, " waits; ", reads,
+                      " reads see what the program says, and ", writes, " writes wait for what was there; ",
+                      collectives, " collectives of ", ranks, " ranks meet in one order; ", fetches,
+                      " results stay to the end.\n");
+}
+
+absl::StatusOr<PlanCertificate> VerifyPlan(const Plan& plan) { return Verifier(plan).Run(); }
+
+}  // namespace belfry

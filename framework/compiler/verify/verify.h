@@ -1,0 +1,43 @@
+// An independent check of plans, made before they run. It shares the data types with the passes, and none of their
+// code.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/compiler/plan.h"
+
+namespace belfry {
+
+// What was proved of a plan, and how much of it there was.
+struct PlanCertificate {
+  int64_t nodes = 0, streams = 0, waits = 0;  // that run; that run them; between streams
+  int64_t reads = 0, writes = 0;              // of operands, each ordered against all others of the same bytes
+  int64_t collectives = 0, ranks = 0, fetches = 0;
+  // For a person, in a few lines.
+  std::string ToText() const;
+};
+
+// Proves that a plan computes its program whenever kernels do, in every execution that its waits and records allow:
+//
+// - All instructions of all streams are reached: no wait is for an event that is recorded behind it, and the devices
+//   meet their collectives in one order.
+// - Every operand that a kernel, a collective or a fetch reads has the bytes that the program says: the output of that
+//   node, not yet overwritten, or the variable after the last update that the reader depends on, and before all others.
+// - No two accesses of the same bytes, of which one is a write, are without an order by streams and events. So what
+// holds
+//   in one order of execution holds in all.
+// - An output lies on an input of its own node only where the op and the kernel allow it, and a workspace on neither.
+// - Everything lies within its arena or variable.
+// - Each collective has each of its ranks once, the same ones as others of its size, and works on the bytes of its
+//   inputs, side by side as they are given.
+// - The lists of variables that the step needs and writes are complete.
+//
+// It takes for granted that kernels touch nothing but their operands and workspace, and that passes before (fusing,
+// folding) kept the meaning of the program. Internal: what is wrong, with the nodes, their places and the user's line.
+// Takes about a microsecond for each operand and stream.
+absl::StatusOr<PlanCertificate> VerifyPlan(const Plan& plan);
+
+}  // namespace belfry
