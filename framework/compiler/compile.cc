@@ -126,6 +126,8 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   RETURN_IF_ERROR(dump.After("order", program));
   if (options.fuse) RETURN_IF_ERROR(FuseUpdates(program, devices, options.fuse_elementwise_from));
   RETURN_IF_ERROR(dump.After("updates", program));
+  LowerPeak(program, devices.size());
+  RETURN_IF_ERROR(dump.After("peak", program));
 
   FindVariableUses(*plan);
   AssignStreams(*plan, devices);

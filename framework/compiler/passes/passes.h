@@ -76,4 +76,8 @@ absl::Status Order(Program& program);
 // kFuseFrom, there is no JoinedOp().
 absl::Status FuseUpdates(Program& program, const DeviceSet& devices, int64_t smallest);
 
+// Moves nodes within what their dependencies allow if that lowers the most bytes that a device holds at one moment by
+// some percent. Workspaces, which are not known yet, do not count.
+void LowerPeak(Program& program, int devices);
+
 }  // namespace belfry

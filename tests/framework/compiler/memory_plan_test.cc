@@ -228,6 +228,18 @@ TEST_F(MemoryTest, AChainRunsInPlace) {
   EXPECT_EQ(step->plan().memory.sum_bytes[0], 21 * 4032u);
 }
 
+// The first product is not made before the second is summed up.
+TEST_F(MemoryTest, LargeResultsWaitForTheirUse) {
+  const Output column = ops::Placeholder(root_, DType::kFloat32, {1000, 1});
+  const Output row = ops::Placeholder(root_, DType::kFloat32, {1, 1000});
+  const Output first = ops::MatMul(root_, column, row), second = ops::MatMul(root_, ops::Neg(root_, column), row);
+  const Output sum = ops::Sum(root_, second);
+  Open("cpu:1");
+  const auto step = Prepare({{column, {1000, 1}}, {row, {1, 1000}}}, {ops::Add(root_, sum, ops::Sum(root_, first))});
+  EXPECT_EQ(CheckPlan(step->plan()), "");
+  EXPECT_LT(step->plan().memory.arena_bytes[0], 4'100'000u);
+}
+
 TEST_F(MemoryTest, AKernelMayKeepItsOutputsApart) {
   OpDef apart{.name = "Apart", .inputs = {{"x"}}, .outputs = {{"y"}}, .types = {{"T", kWideFloatTypes}}};
   apart.in_place = {{0, 0}};
