@@ -10,6 +10,7 @@
 #include "framework/base/memory/hash_table.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
+#include "framework/compiler/fit_memory.h"
 #include "framework/compiler/passes/passes.h"
 #include "framework/compiler/rewrite.h"
 #include "framework/compiler/verify/verify.h"
@@ -129,16 +130,22 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   LowerPeak(program, devices.size());
   RETURN_IF_ERROR(dump.After("peak", program));
 
-  FindVariableUses(*plan);
   AssignStreams(*plan, devices);
   program.prepared = std::make_shared<PreparedConstants>();
   ASSIGN_OR_RETURN(std::vector<Kernel> kernels, MakeKernels(program, devices, graph.registry()));
-  if (options.fold == Fold::kWeights) DropPreparedConstants(program);
   for (const Kernel& kernel : kernels) {
     plan->workspace_bytes.push_back(kernel.workspace_bytes);
     plan->in_place.push_back(kernel.in_place ? 1 : 0);
   }
   PlanMemory(*plan, devices.size());
+  if (options.arena_limit > 0) FitMemory(*plan, devices, options.arena_limit);
+  if (plan->recomputation.nodes > 0) {
+    program.prepared = std::make_shared<PreparedConstants>();
+    ASSIGN_OR_RETURN(kernels, MakeKernels(program, devices, graph.registry()));
+    RETURN_IF_ERROR(dump.After("again", program));
+  }
+  if (options.fold == Fold::kWeights) DropPreparedConstants(program);
+  FindVariableUses(*plan);
   RETURN_IF_ERROR(dump.Finish(*plan));
   if (VerifiesPlans()) RETURN_IF_ERROR(VerifyPlan(*plan).status());
   return CompiledPlan{std::move(plan), std::move(kernels)};

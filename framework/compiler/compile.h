@@ -38,6 +38,9 @@ struct CompileOptions {
   bool fuse = true;                           // passes and rewrites that make one node of several
   int64_t fuse_elementwise_from = kFuseFrom;  // elements of a result
   Recompute recompute = Recompute::kNone;
+  // Bytes that the plan may take on each device, beside variables; 0: no limit. A plan that needs more computes results
+  // again instead of keeping them (RecomputeWithin); one that does not reach the limit so takes as little as it can.
+  size_t arena_limit = 0;
   Fold fold = Fold::kSmall;
   // If not empty: a directory, created if it does not exist, to which the program is written after every pass, as text
   // and as Graphviz, and the plan at the end.

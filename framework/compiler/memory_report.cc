@@ -11,20 +11,6 @@
 namespace belfry {
 namespace {
 
-std::vector<size_t> CopyBytes(const Plan& plan, const DeviceSet& devices) {
-  std::vector<size_t> bytes(devices.size());
-  for (const ProgramNode& node : plan.program.nodes) {
-    if (node.op->kind != OpKind::kConst || !devices.device(node.device).asynchronous()) continue;
-    bytes[node.device] += node.outputs[0].bytes();
-  }
-  for (const Value& feed : plan.program.feeds) {
-    const int device = plan.program.nodes[feed.node].device;
-    const size_t size = plan.program.spec(feed).bytes();
-    if (devices.device(device).asynchronous() && size >= kFedAheadBytes) bytes[device] += 2 * size;
-  }
-  return bytes;
-}
-
 // The node at which the arena of `device` is fullest.
 int FullestMoment(const Plan& plan, int device) {
   const size_t size = plan.program.nodes.size();
@@ -66,6 +52,20 @@ void ReportArena(const Plan& plan, int device, DeviceMemoryReport& report) {
 }
 
 }  // namespace
+
+std::vector<size_t> CopyBytes(const Plan& plan, const DeviceSet& devices) {
+  std::vector<size_t> bytes(devices.size());
+  for (const ProgramNode& node : plan.program.nodes) {
+    if (node.op->kind != OpKind::kConst || !devices.device(node.device).asynchronous()) continue;
+    bytes[node.device] += node.outputs[0].bytes();
+  }
+  for (const Value& feed : plan.program.feeds) {
+    const int device = plan.program.nodes[feed.node].device;
+    const size_t size = plan.program.spec(feed).bytes();
+    if (devices.device(device).asynchronous() && size >= kFedAheadBytes) bytes[device] += 2 * size;
+  }
+  return bytes;
+}
 
 std::vector<DeviceMemoryReport> ReportMemory(const Plan& plan, const Graph& graph, const DeviceSet& devices,
                                              const std::vector<int>& devices_by_node, int largest) {

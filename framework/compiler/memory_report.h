@@ -39,6 +39,9 @@ std::vector<DeviceMemoryReport> ReportMemory(const Plan& plan, const Graph& grap
 // The report as a table in MiB, a row for each device that needs any memory, and the largest items of each.
 std::string MemoryTable(const std::vector<DeviceMemoryReport>& reports, const DeviceSet& devices);
 
+// By device: the bytes of constants and large feeds that an executable of the plan copies to a GPU.
+std::vector<size_t> CopyBytes(const Plan& plan, const DeviceSet& devices);
+
 // The bytes that an executable of the plan allocates on CPU devices.
 size_t BytesOnCpus(const Plan& plan, const DeviceSet& devices);
 

@@ -60,6 +60,15 @@ struct MemoryPlan {
   std::vector<MemoryBlock> blocks;            // what lies in the arenas, but for what takes no room
 };
 
+// Results that a plan computes again instead of keeping them, to fit into CompileOptions::arena_limit. Estimates of
+// time take products and convolutions by their floating-point operations, and all ops by the bytes that they move.
+struct Recomputation {
+  std::vector<size_t> arena_bytes;  // by device: without it; empty if the plan fits without it, or has no limit
+  int nodes = 0;                    // that run again
+  double flops = 0, bytes = 0;      // that these take
+  double share = 0;                 // of time, over that of the step without them
+};
+
 // One tensor that moves between devices in every step.
 struct TransferInfo {
   std::string tensor;
@@ -79,6 +88,7 @@ struct Plan {
   std::vector<size_t> workspace_bytes;  // by node
   std::vector<char> in_place;           // by node: whether the kernel's outputs may lie on its inputs
   MemoryPlan memory;
+  Recomputation recomputation;
   std::vector<int> reads_before_writing;  // nodes of variables that must be initialized before the step
   std::vector<int> written;               // nodes of variables that the step writes
 

@@ -103,6 +103,23 @@ std::string CriticalPathText(const Plan& plan, const DeviceSet& devices) {
   return text;
 }
 
+// What a limit of memory saves and costs; empty if the plan recomputes nothing for it.
+std::string RecomputationText(const Plan& plan, const DeviceSet& devices) {
+  const Recomputation& again = plan.recomputation;
+  if (again.nodes == 0) return "";
+  std::string text =
+      absl::StrFormat("Recomputation: %s run again, with %.0f MFLOP and %.0f MiB moved, for about %.1f%% more time\n",
+                      Counted(again.nodes, "op"), again.flops / kMega, again.bytes / kMebi, 100 * again.share);
+  for (size_t device = 0; device < again.arena_bytes.size(); ++device) {
+    const size_t bytes = plan.memory.arena_bytes[device];
+    if (bytes == again.arena_bytes[device]) continue;
+    absl::StrAppendFormat(&text, "  %s: %.2f MiB beside variables, instead of %.2f\n",
+                          LocalName(devices, static_cast<int>(device)), bytes / kMebi,
+                          again.arena_bytes[device] / kMebi);
+  }
+  return text + "\n";
+}
+
 double FlopsOf(const ProgramNode& node, const std::vector<TensorSpec>& inputs) {
   if (node.op->flops) return node.op->flops({node.name, node.attrs, inputs, node.outputs});
   int64_t largest = 0;
@@ -150,8 +167,8 @@ std::vector<int> CriticalPath(const Program& program) {
 }
 
 std::string ExplainPlan(const Plan& plan, const std::vector<DeviceMemoryReport>& memory, const DeviceSet& devices) {
-  return absl::StrCat(MemoryTable(memory, devices), "\n", OpTable(plan), "\n", TransferList(plan, devices),
-                      CollectiveList(plan), "\n", CriticalPathText(plan, devices));
+  return absl::StrCat(MemoryTable(memory, devices), "\n", RecomputationText(plan, devices), OpTable(plan), "\n",
+                      TransferList(plan, devices), CollectiveList(plan), "\n", CriticalPathText(plan, devices));
 }
 
 }  // namespace belfry

@@ -106,7 +106,8 @@ Session::Session(const Graph& graph, const DeviceSet& devices, const SessionOpti
       variables_(devices),
       threads_(devices),
       queues_(devices),
-      plans_(options.plan_cache_bytes) {}
+      plans_(options.plan_cache_bytes),
+      arena_limit_(options.arena_limit) {}
 
 Session::~Session() {
   Close();
@@ -155,6 +156,7 @@ absl::StatusOr<CompiledPlan> Session::CompileNow(const ProgramRequest& request, 
   CompileOptions options{.fuse = options_.fuse,
                          .fuse_elementwise_from = options_.fuse_elementwise_from,
                          .recompute = options_.recompute,
+                         .arena_limit = arena_limit_,
                          .fold = options_.fold,
                          .dump_directory = dump_directory};
   if (options_.check_numerics) options.fuse_elementwise_from = std::numeric_limits<int64_t>::max();
@@ -291,6 +293,11 @@ absl::StatusOr<Session::Explanation> Session::Explain(absl::Span<const FeedSpec>
     ASSIGN_OR_RETURN(const CompiledPlan compiled, CompileNow(request, ""));
     return Explanation{compiled.plan, ReportMemory(*compiled.plan, graph_, devices_, placement_.device)};
   });
+}
+
+void Session::LimitArenas(size_t bytes) {
+  const MutexLock lock(mutex_);
+  arena_limit_ = bytes;
 }
 
 absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, absl::Span<const Output> fetches,

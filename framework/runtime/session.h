@@ -45,6 +45,7 @@ struct SessionOptions {
   // element-wise ops are not fused. Both are slow, and prevent replay.
   bool debug_sync = false, check_numerics = false;
   Recompute recompute = Recompute::kNone;     // forward values that the backward pass computes again
+  size_t arena_limit = 0;                     // of each step: CompileOptions::arena_limit
   Fold fold = Fold::kSmall;                   // what is computed when a step is compiled
   size_t plan_cache_bytes = size_t{1} << 30;  // memory of plans that are not running: PlanCache
   std::string dump_plan = {};                 // directory for step_<n> of the n-th step compiled, or empty:
@@ -99,6 +100,8 @@ class Session {
   };
   absl::StatusOr<Explanation> Explain(absl::Span<const FeedSpec> feeds, absl::Span<const Output> fetches,
                                       absl::Span<const Node* const> targets = {});
+  // Changes SessionOptions::arena_limit for the steps that are compiled from now on.
+  void LimitArenas(size_t bytes);
   // Cancels running steps, without waiting for them; every later call fails with Cancelled "Session has been closed."
   void Close();
 
@@ -146,7 +149,8 @@ class Session {
   DeviceQueues queues_;  // guarded by gate_
   PlanCache plans_ ABSL_GUARDED_BY(mutex_);
   int compiled_ ABSL_GUARDED_BY(mutex_) = 0;  // number of plans so far
-  RunGate gate_;                              // guards the variables' bytes and flags, and the device threads
+  size_t arena_limit_ ABSL_GUARDED_BY(mutex_);
+  RunGate gate_;  // guards the variables' bytes and flags, and the device threads
   std::atomic<uint64_t> runs_{0};
   std::atomic<size_t> untouched_{0};  // bytes on CPUs of prepared steps that have not run yet
   std::atomic<bool> closed_{false};

@@ -1,9 +1,11 @@
-// Random graphs on one to three devices: no two live tensors share memory, and the results equal those of a
-// node-by-node walk over the graph.
+// Random graphs on one to three devices, without and with limits of memory: no two live tensors share memory, and the
+// results equal those of a node-by-node walk over the graph.
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <random>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/compiler/eager.h"
 #include "ops/builtin_ops.h"
@@ -20,10 +22,12 @@ using Values = std::map<std::pair<int, int>, Tensor>;  // by node id and output
 
 class RandomGraph {
  public:
-  RandomGraph(const Scope& scope, int devices, uint64_t seed, bool collectives)
+  // `alike`: inputs of one shape, so that most nodes have it.
+  RandomGraph(const Scope& scope, int devices, uint64_t seed, bool collectives, bool alike)
       : scope_(scope), devices_(devices), collectives_(collectives), random_(seed) {
     for (int i = 0; i < 3; ++i) {
-      inputs.push_back(ops::Placeholder(Anywhere(), DType::kFloat32, kShapes[Pick(std::size(kShapes))]));
+      const Shape& shape = kShapes[alike ? 4 : Pick(std::size(kShapes))];
+      inputs.push_back(ops::Placeholder(Anywhere(), DType::kFloat32, shape));
       outputs.push_back(inputs.back());
     }
   }
@@ -46,6 +50,14 @@ class RandomGraph {
     }
   }
 
+  // Reads most outputs again, the last first, as a backward pass does.
+  void LookBack() {
+    for (size_t i = outputs.size() - 1; i-- > 0;) {
+      const Output x = outputs[i], y = outputs.back();
+      if (Pick(4) > 0 && x.shape() == y.shape()) Add(ops::Relu(Anywhere(), ops::Sub(Anywhere(), y, x)));
+    }
+  }
+
   std::vector<Output> Fetches() {
     std::vector<Output> fetches = {outputs.back()};
     while (Pick(4) > 0) fetches.push_back(Some());
@@ -58,7 +70,11 @@ class RandomGraph {
   static inline const Shape kShapes[] = {{}, {7}, {3, 5}, {64}, {40, 33}, {0, 4}};
 
   size_t Pick(size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random_); }
-  Scope Anywhere() { return scope_.Device(absl::StrCat("/cpu:", Pick(devices_))); }
+  // Mostly the device of the node before, so that values are read where they were made.
+  Scope Anywhere() {
+    if (Pick(6) == 0) device_ = Pick(devices_);
+    return scope_.Device(absl::StrCat("/cpu:", device_));
+  }
   Output Some() {
     const size_t back = std::min(outputs.size(), Pick(3) == 0 ? outputs.size() : size_t{8});
     return outputs[outputs.size() - 1 - Pick(back)];
@@ -96,6 +112,7 @@ class RandomGraph {
   const Scope scope_;
   const int devices_;
   const bool collectives_;
+  size_t device_ = 0;
   std::mt19937_64 random_;
 };
 
@@ -168,15 +185,17 @@ class MemoryPlanTest : public SessionFixture, public testing::WithParamInterface
 TEST_P(MemoryPlanTest, RandomGraphs) {
   const std::string spec = absl::StrCat("cpu:", GetParam().devices);
   const DeviceSet devices = DeviceSet::Open(spec).value();
+  int recomputed = 0, within = 0;  // nodes that ran again; plans that fitted into a limit
   for (int repeat = 0; repeat < 25; ++repeat) {
     const uint64_t seed = TestRandom()();
     SCOPED_TRACE(absl::StrCat("repeat ", repeat));
     std::mt19937_64 random(seed);
     Graph graph(BuiltinOps());
-    RandomGraph model(Scope(graph), GetParam().devices, seed, GetParam().collectives);
+    RandomGraph model(Scope(graph), GetParam().devices, seed, GetParam().collectives, repeat % 3 > 0);
     const int size = 10 + static_cast<int>(random() % 70);
     for (int i = 0; i < size; ++i) model.Grow();
-    const std::vector<Output> fetches = model.Fetches();
+    if (repeat % 3 > 0) model.LookBack();
+    const std::vector<Output> fetches = repeat % 3 > 1 ? std::vector<Output>{model.outputs.back()} : model.Fetches();
     ASSERT_TRUE(graph.status().ok()) << graph.status();
     std::vector<Feed> feeds;
     std::vector<FeedSpec> specs;
@@ -190,23 +209,39 @@ TEST_P(MemoryPlanTest, RandomGraphs) {
       specs.push_back({input, value.shape()});
       tensors.push_back(value);
     }
-    auto session = Session::Create(graph, devices, {.fuse_elementwise_from = repeat % 2 == 0 ? 0 : kFuseFrom});
-    ASSERT_TRUE(session.ok()) << session.status();
-    auto step = (*session)->Prepare(specs, fetches);
-    ASSERT_TRUE(step.ok()) << step.status();
-    ASSERT_EQ(CheckPlan((*step)->plan()), "") << (*step)->plan().ToText(devices);
     const Values expected = Walk(graph, feeds);
-    for (int run = 0; run < 3; ++run) {
-      ASSERT_TRUE((*step)->Run(tensors).ok());
-      for (size_t i = 0; i < fetches.size(); ++i) {
-        const Tensor& value = expected.at({fetches[i].node->id(), fetches[i].index});
-        ASSERT_TRUE(Same((*step)->fetched(static_cast<int>(i)), value))
-            << fetches[i].name() << " is " << (*step)->fetched(static_cast<int>(i)).ToString(10) << ", not "
-            << value.ToString(10) << "\n"
-            << (*step)->plan().ToText(devices);
+    SessionOptions options{.fuse_elementwise_from = repeat % 2 == 0 ? 0 : kFuseFrom};
+    size_t whole = 0;
+    for (const double share : {1.0, 0.9, 0.01}) {
+      SCOPED_TRACE(absl::StrCat(share, " of the memory"));
+      if (share < 1) options.arena_limit = std::max<size_t>(1, static_cast<size_t>(share * static_cast<double>(whole)));
+      auto session = Session::Create(graph, devices, options);
+      ASSERT_TRUE(session.ok()) << session.status();
+      auto step = (*session)->Prepare(specs, fetches);
+      ASSERT_TRUE(step.ok()) << step.status();
+      const Plan& plan = (*step)->plan();
+      const size_t peak = *absl::c_max_element(plan.memory.arena_bytes);
+      if (share == 1) whole = peak;
+      ASSERT_LE(peak, whole);
+      ASSERT_EQ(plan.recomputation.nodes > 0, peak < whole);
+      recomputed += plan.recomputation.nodes;
+      within += share < 1 && peak <= options.arena_limit ? 1 : 0;
+      ASSERT_EQ(CheckPlan(plan), "") << plan.ToText(devices);
+      for (int run = 0; run < (share == 1 ? 3 : 1); ++run) {
+        ASSERT_TRUE((*step)->Run(tensors).ok());
+        for (size_t i = 0; i < fetches.size(); ++i) {
+          const Tensor& value = expected.at({fetches[i].node->id(), fetches[i].index});
+          ASSERT_TRUE(Same((*step)->fetched(static_cast<int>(i)), value))
+              << fetches[i].name() << " is " << (*step)->fetched(static_cast<int>(i)).ToString(10) << ", not "
+              << value.ToString(10) << "\n"
+              << plan.ToText(devices);
+        }
       }
     }
   }
+  EXPECT_GT(recomputed, 0);
+  // On several devices, others read most values, which are therefore kept.
+  if (GetParam().devices == 1) EXPECT_GT(within, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, MemoryPlanTest,
