@@ -82,6 +82,8 @@ void OpenStandardDescriptors() {
 std::string NameFlags(absl::string_view message) {
   const std::pair<std::string, const char*> kAdvice[] = {
       {"a smaller batch", "batch_size"},
+      {"more towers", "towers"},
+      {"16-bit numbers", "dtype"},
       {"fewer devices", "devices"},
       {"fewer threads of each", "threads_per_device"},
       {"fewer threads that read data", "data_threads"},

@@ -31,8 +31,9 @@ ABSL_FLAG(bool, find_learning_rate, false,
 ABSL_FLAG(std::string, export, "",
           "At the end, save the model as it is evaluated to this file, which SavedModel runs without this program.");
 ABSL_FLAG(int64_t, memory_limit, 0,
-          "Memory in MiB that all steps of the run together may use on a device; a run that needs more is refused "
-          "before its first step. 0: the memory of the device.");
+          "Memory in MiB that all steps of the run together may use on a device. Where they need more, activations are "
+          "recomputed instead of kept, those first that take the least time; with the same bits. 0: the memory of the "
+          "device, without recomputation.");
 
 namespace belfry::trainers {
 

@@ -1,6 +1,7 @@
 #include "trainers/program/explain.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -45,9 +46,54 @@ int TooSmall(Session& session, const Explanations& steps, std::optional<size_t> 
   return -1;
 }
 
+// The bytes that each step may have beside the variables of a device so that all together fit into `limit`: as much for
+// all, but for steps that need less. `most`: the answer of the last time, at which the steps of `explained` were
+// compiled and did not fit; those that need more cannot do with less. 0 if there is no answer.
+size_t ShareOfStep(const Explanations& explained, int device, size_t limit, size_t most) {
+  const size_t variables = explained[0].memory[device].variables();
+  std::vector<size_t> needed;
+  size_t left = limit - std::min(limit, variables);
+  for (const Session::Explanation& step : explained) {
+    const size_t bytes = step.memory[device].total() - variables;
+    if (bytes > most) {
+      left -= std::min(left, bytes);
+    } else {
+      needed.push_back(bytes);
+    }
+  }
+  std::sort(needed.begin(), needed.end());
+  for (size_t i = 0; i < needed.size(); ++i) {
+    const size_t share = left / (needed.size() - i);
+    if (needed[i] > share) return share;
+    left -= needed[i];
+  }
+  return 0;
+}
+
+// Compiles the steps so that all of them fit into `limit` bytes of each device, with recomputation where they need more
+// without it, and leaves the session's limit for those that compile them again. If they cannot fit, they take the least
+// that they can.
+absl::StatusOr<Explanations> CompileWithin(Session& session, const std::vector<PlannedStep>& steps,
+                                           std::optional<size_t> limit) {
+  constexpr int kTries = 3;
+  session.LimitArenas(0);
+  ASSIGN_OR_RETURN(Explanations explained, Compile(session, steps));
+  if (!limit.has_value()) return explained;
+  size_t share = std::numeric_limits<size_t>::max();
+  for (int i = 0, device = 0; i < kTries && (device = TooSmall(session, explained, limit)) >= 0; ++i) {
+    const size_t next = ShareOfStep(explained, device, *limit, share);
+    // Another share may leave too little for the steps that need more than theirs.
+    share = i + 1 < kTries && 0 < next && next < share ? next : 1;
+    session.LimitArenas(share);
+    ASSIGN_OR_RETURN(explained, Compile(session, steps));
+    if (share == 1) break;
+  }
+  return explained;
+}
+
 // A step that does not compile, because the libraries count elements in 32 bits, does not fit either.
 bool Fits(Session& session, const std::vector<PlannedStep>& steps, std::optional<size_t> limit) {
-  const absl::StatusOr<Explanations> explained = Compile(session, steps);
+  const absl::StatusOr<Explanations> explained = CompileWithin(session, steps, limit);
   return explained.ok() && TooSmall(session, *explained, limit) < 0;
 }
 
@@ -83,20 +129,20 @@ std::string OthersText(const std::vector<PlannedStep>& steps, const Explanations
 
 }  // namespace
 
-absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& steps, size_t limit) {
-  ASSIGN_OR_RETURN(const Explanations explained, Compile(session, steps));
+absl::Status FitMemoryLimit(Session& session, const std::vector<PlannedStep>& steps, size_t limit) {
+  ASSIGN_OR_RETURN(const Explanations explained, CompileWithin(session, steps, limit));
   const int device = TooSmall(session, explained, limit);
   if (device < 0) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "The run needs %.2f MiB on %s, but only %.2f MiB are allowed; use a smaller batch or more towers. --explain "
-      "lists what needs it",
+      "The run needs at least %.2f MiB on %s, however much it recomputes, but only %.2f MiB are allowed; use a smaller "
+      "batch, more towers, which a device runs one after the other, or 16-bit numbers. --explain lists what needs it",
       BytesNeeded(explained, device) / kMebi, session.devices().device(device).name().ToString(), limit / kMebi));
 }
 
 absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& steps, int64_t batch_size, int towers,
                                        int64_t examples, std::optional<size_t> limit) {
   const std::vector<PlannedStep> planned = steps(batch_size);
-  ASSIGN_OR_RETURN(const Explanations explained, Compile(session, planned));
+  ASSIGN_OR_RETURN(const Explanations explained, CompileWithin(session, planned, limit));
   const std::string step =
       absl::StrFormat("training step with a batch of %d on %s", batch_size, Counted(towers, "tower"));
   const auto update =

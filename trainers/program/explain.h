@@ -18,8 +18,9 @@
 
 namespace belfry::trainers {
 
-// ResourceExhausted if all steps together need more than `limit` bytes on a device.
-absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& steps, size_t limit);
+// Makes the session compile steps so that all of these together take at most `limit` bytes of each device
+// (Session::LimitArenas). ResourceExhausted, with the least that they take, if they cannot.
+absl::Status FitMemoryLimit(Session& session, const std::vector<PlannedStep>& steps, size_t limit);
 
 // Compiles the steps and reports the memory, operations, transfers, collectives and critical path of the first; the
 // memory of the others; and the largest batch, a multiple of `towers` and no larger than the data of so many

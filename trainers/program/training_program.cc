@@ -243,7 +243,7 @@ absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run) {
     return 0;
   }
   if (run.memory_limit.has_value()) {
-    RETURN_IF_ERROR(CheckMemoryLimit(*made->session, planned(run.order.batch_size), *run.memory_limit));
+    RETURN_IF_ERROR(FitMemoryLimit(*made->session, planned(run.order.batch_size), *run.memory_limit));
   }
   RETURN_IF_ERROR(CheckExport(program, run));
   RETURN_IF_ERROR(PrintHeader(program, run, *made));

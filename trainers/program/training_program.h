@@ -127,7 +127,7 @@ int64_t CountParameters(const models::TrainStep& step);
 
 // Builds the graph of a program with opened data, restores it from run.training.resume.checkpoint if that is set, and
 // explains or trains it. Returns the signal that ended it, or 0. Errors: those of the program, of building the graph,
-// of CheckMemoryLimit, ExplainRun, ChooseBuckets, Trainer::Run and SaveModel; before the training, InvalidArgument in
+// of FitMemoryLimit, ExplainRun, ChooseBuckets, Trainer::Run and SaveModel; before the training, InvalidArgument in
 // task 0 if run.export_file is in no folder, or there is no model to export.
 absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run);
 
