@@ -1,6 +1,7 @@
 // Benchmark of memory planning for a training step: the size of the arena, compared with the least that any plan of the
 // same order needs (the most bytes in use at one moment) and with the sum of all tensors, as if none shared memory.
 // Then the memory that recomputation saves, and the time it takes.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -26,6 +27,8 @@ ABSL_FLAG(std::string, devices, "cpu:1", "Devices, with one tower on each; the t
 ABSL_FLAG(int64_t, batch_size, 0, "Examples per step over all towers; 0: the model's default.");
 ABSL_FLAG(std::string, dtype, "float32", "Type in which the network computes: float32 or bfloat16.");
 ABSL_FLAG(std::string, recompute_models, "cifar_net,resnet20", "Models to measure with recomputation; empty: none.");
+ABSL_FLAG(std::string, recompute, "cheap,sqrt,half",
+          "Ways to measure beside none: those of --recompute, and half, which has half of the memory as its limit.");
 ABSL_FLAG(int, threads, 1, "Threads per device while recomputation is measured.");
 ABSL_FLAG(int, rounds, 7, "Measurements of each kind of recomputation, taken in turn.");
 ABSL_FLAG(double, seconds, 0.5, "Length of a measurement in seconds.");
@@ -36,20 +39,37 @@ namespace {
 
 std::vector<std::string> Names(absl::string_view flag) { return absl::StrSplit(flag, ',', absl::SkipEmpty()); }
 
-// Trains a model in each of these ways, in turn.
+constexpr char kHalf[] = "half";
+
+// The arena that leaves a step, with its variables, half of the memory that `run` takes on the device of its tower.
+size_t HalfOfTheArena(TrainingRun& run) {
+  size_t variables = 0;
+  for (const Variable& variable : run.session().graph().variables()) {
+    variables += TensorSpec{variable.dtype(), variable.shape()}.bytes();
+  }
+  const int device = run.devices().TowerDevices()[0];
+  const size_t all = variables + run.prepared().plan().memory.arena_bytes[device];
+  return std::max(all / 2, variables + 1) - variables;
+}
+
+// Trains a model in each way, in turn.
 absl::Status TimeRecomputation(const std::string& model, Report& report) {
-  constexpr std::pair<const char*, Recompute> kWays[] = {
-      {"none", Recompute::kNone}, {"cheap", Recompute::kCheap}, {"sqrt", Recompute::kSqrt}};
   std::vector<std::unique_ptr<TrainingRun>> runs;
   std::vector<Side> sides;
   absl::Status status;
-  for (const auto& [name, recompute] : kWays) {
+  for (const std::string& name : Names(absl::StrCat("none,", absl::GetFlag(FLAGS_recompute)))) {
+    SessionOptions session;
+    if (name == kHalf) {
+      session.arena_limit = HalfOfTheArena(*runs[0]);
+    } else {
+      ASSIGN_OR_RETURN(session.recompute, ParseRecompute(name));
+    }
     ASSIGN_OR_RETURN(runs.emplace_back(), TrainingRun::Create({.model = model,
                                                                .devices = absl::GetFlag(FLAGS_devices),
                                                                .device = {.cpu_threads = absl::GetFlag(FLAGS_threads)},
                                                                .batch = absl::GetFlag(FLAGS_batch_size),
                                                                .dtype = absl::GetFlag(FLAGS_dtype),
-                                                               .session = {.recompute = recompute}}));
+                                                               .session = session}));
     TrainingRun& run = *runs.back();
     sides.push_back({.name = name,
                      .step = [&] { status.Update(run.Step()); },
@@ -73,8 +93,10 @@ absl::Status TimeRecomputation(const std::string& model, Report& report) {
     row["time_of_none"] = time;
     report.Add(std::move(row));
     if (i == 0) continue;
-    report.Summarize(absl::StrCat(model, " with --recompute=", sides[i].name, ": ", ShortNumber(share),
-                                  " of the memory, ", ShortNumber(time), " of the time"));
+    const std::string way =
+        sides[i].name == kHalf ? "half of the memory as its limit" : absl::StrCat("--recompute=", sides[i].name);
+    report.Summarize(absl::StrCat(model, " with ", way, ": ", ShortNumber(share), " of the memory, ", ShortNumber(time),
+                                  " of the time"));
   }
   return absl::OkStatus();
 }
