@@ -141,6 +141,9 @@ absl::Status FitMemoryLimit(Session& session, const std::vector<PlannedStep>& st
 
 absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& steps, int64_t batch_size, int towers,
                                        int64_t examples, std::optional<size_t> limit) {
+  // First, since it changes the session's limit, which is to be that of this batch for what is explained later.
+  const int64_t most = std::min(kMaxBatch, examples);
+  const int64_t largest = LargestBatch(session, steps, towers, most, limit);
   const std::vector<PlannedStep> planned = steps(batch_size);
   ASSIGN_OR_RETURN(const Explanations explained, CompileWithin(session, planned, limit));
   const std::string step =
@@ -156,8 +159,6 @@ absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& ste
     absl::StrAppend(&text, "The update\n\n", ExplainPlan(*of.plan, of.memory, session.devices()), "\n");
   }
   absl::StrAppend(&text, OthersText(planned, explained));
-  const int64_t most = std::min(kMaxBatch, examples);
-  const int64_t largest = LargestBatch(session, steps, towers, most, limit);
   const std::string on = limit.has_value() ? absl::StrFormat("%.2f MiB on each device", *limit / kMebi)
                                            : std::string("the memory of the devices");
   if (largest == 0) {
