@@ -14,8 +14,11 @@ namespace belfry::ops {
 //   PiecewiseRate    boundaries (a list of k ascending steps), values (a tensor of k + 1 float64):
 //                    values[i], where i is the number of boundaries below t (as in TensorFlow, the value before a
 //                    boundary still holds at it)
+//   InterpolatedRate steps (a list of k >= 1 ascending steps), values (a tensor of k float64): the broken line through
+//                    the points (steps[i], values[i]), constant before the first one and after the last one
 //   ExponentialRate  initial, rate, decay_steps, staircase: initial rate^(t / N), or rate^floor(t / N) with staircase
 //   PolynomialRate   initial, end, power, decay_steps: (initial - end) (1 - min(t, N) / N)^power + end
+//   RampRate         initial, end, power, decay_steps: initial + (end - initial) (min(t, N) / N)^power
 //   CosineRate       initial, floor, decay_steps: floor + (initial - floor) (1 + cos(pi min(t, N) / N)) / 2
 //                    (Loshchilov and Hutter, "SGDR", 2017, without restarts)
 //   WarmUpRate       start, warmup_steps; a second input is the rate, which is multiplied by

@@ -28,6 +28,10 @@ std::string Print(const AttrValue& value) {
 
 constexpr absl::string_view kLearningRate = "learning_rate";  // the variable
 
+Tensor Numbers(const std::vector<double>& values) {
+  return Tensor::Of<double>(absl::MakeConstSpan(values), {static_cast<int64_t>(values.size())});
+}
+
 bool IsRate(double rate) { return rate >= 0 && std::isfinite(rate); }
 
 }  // namespace
@@ -71,11 +75,11 @@ std::string Schedule::ToString() const {
 }
 
 Schedule Piecewise(std::vector<int64_t> boundaries, std::vector<double> values) {
-  const Shape shape{static_cast<int64_t>(values.size())};
-  return MakeSchedule(
-      "PiecewiseRate",
-      {{"boundaries", std::move(boundaries)}, {"values", Tensor::Of<double>(absl::MakeConstSpan(values), shape)}},
-      nullptr);
+  return MakeSchedule("PiecewiseRate", {{"boundaries", std::move(boundaries)}, {"values", Numbers(values)}}, nullptr);
+}
+
+Schedule Interpolated(std::vector<int64_t> steps, std::vector<double> values) {
+  return MakeSchedule("InterpolatedRate", {{"steps", std::move(steps)}, {"values", Numbers(values)}}, nullptr);
 }
 
 Schedule Exponential(double initial, int64_t decay_steps, double rate, bool staircase) {
@@ -87,6 +91,11 @@ Schedule Exponential(double initial, int64_t decay_steps, double rate, bool stai
 Schedule Polynomial(double initial, int64_t decay_steps, double end, double power) {
   return MakeSchedule("PolynomialRate",
                       {{"initial", initial}, {"decay_steps", decay_steps}, {"end", end}, {"power", power}}, nullptr);
+}
+
+Schedule Ramp(double initial, int64_t steps, double end, double power) {
+  return MakeSchedule("RampRate", {{"initial", initial}, {"decay_steps", steps}, {"end", end}, {"power", power}},
+                      nullptr);
 }
 
 Schedule Cosine(double initial, int64_t decay_steps, double floor) {

@@ -44,10 +44,15 @@ class Schedule {
 // values[i] applies after boundaries[i - 1], up to and including boundaries[i]. There is one more value than
 // boundaries, which ascend.
 Schedule Piecewise(std::vector<int64_t> boundaries, std::vector<double> values);
+// The broken line through the points (steps[i], values[i]), of ascending steps; constant before the first one and after
+// the last one.
+Schedule Interpolated(std::vector<int64_t> steps, std::vector<double> values);
 // initial * rate^(t / decay_steps); the exponent is rounded down if `staircase`.
 Schedule Exponential(double initial, int64_t decay_steps, double rate, bool staircase = false);
 // From `initial` to `end` over decay_steps, then `end`; power 1 is linear.
 Schedule Polynomial(double initial, int64_t decay_steps, double end = 0, double power = 1);
+// From `initial` to `end` over `steps`, slowly at first for a power above 1, then `end`.
+Schedule Ramp(double initial, int64_t steps, double end, double power = 1);
 // Half a cosine from `initial` to `floor` over decay_steps, then `floor`.
 Schedule Cosine(double initial, int64_t decay_steps, double floor = 0);
 // `schedule`, whose first warmup_steps are scaled linearly from `start` (not itself used) to 1 (at the last of them).

@@ -24,6 +24,18 @@ constexpr Real PiecewiseAt(const int64_t* boundaries, const Real* values, int64_
   return values[below];
 }
 
+// The broken line through `count` points (steps[i], values[i]), at least one, of ascending steps; before the first one
+// and after the last one their values.
+template <class Real>
+constexpr Real InterpolatedAt(const int64_t* steps, const Real* values, int64_t count, int64_t step) {
+  int64_t next = 0;
+  while (next < count && steps[next] < step) ++next;
+  if (next == count) return values[count - 1];
+  if (next == 0 || steps[next] == step) return values[next];
+  const Real part = static_cast<Real>(step - steps[next - 1]) / static_cast<Real>(steps[next] - steps[next - 1]);
+  return values[next - 1] + part * (values[next] - values[next - 1]);
+}
+
 template <class Real>
 struct ExponentialCurve {
   Real initial, factor, steps;
@@ -51,6 +63,20 @@ struct PolynomialCurve {
         steps(static_cast<Real>(attrs.Int("decay_steps"))) {}
   constexpr Real operator()(int64_t step, Real) const {
     return (initial - end) * std::pow(1 - PartDone(static_cast<Real>(step), steps), power) + end;
+  }
+};
+
+template <class Real>
+struct RampCurve {
+  Real initial, end, power, steps;
+
+  explicit RampCurve(const Attrs& attrs)
+      : initial(attrs.Float("initial")),
+        end(attrs.Float("end")),
+        power(attrs.Float("power")),
+        steps(static_cast<Real>(attrs.Int("decay_steps"))) {}
+  constexpr Real operator()(int64_t step, Real) const {
+    return initial + (end - initial) * std::pow(PartDone(static_cast<Real>(step), steps), power);
   }
 };
 

@@ -31,6 +31,21 @@ absl::StatusOr<Curve> MakePiecewise(const Attrs& attrs) {
   });
 }
 
+absl::StatusOr<Curve> MakeInterpolated(const Attrs& attrs) {
+  const std::vector<int64_t>& steps = attrs.Ints("steps");
+  const Tensor& values = attrs.Get<Tensor>("values");
+  if (steps.empty() || values.dtype() != DType::kFloat64 || values.elements() != static_cast<int64_t>(steps.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("needs a value for each of its steps, at least one, but has ",
+                                                   values.elements(), " for ", steps.size(), " steps"));
+  }
+  if (std::adjacent_find(steps.begin(), steps.end(), std::greater_equal<>()) != steps.end()) {
+    return absl::InvalidArgumentError("the steps must be ascending, without equal ones");
+  }
+  return Curve([steps, values = values.ToDoubles()](int64_t step, double) {
+    return InterpolatedAt(steps.data(), values.data(), static_cast<int64_t>(steps.size()), step);
+  });
+}
+
 // A curve of ops/training/curves.h, after a check of the number of steps it takes.
 template <template <class> class C>
 absl::StatusOr<Curve> MakeCurve(const Attrs& attrs) {
@@ -51,10 +66,12 @@ struct CurveDef {
 std::vector<CurveDef> Curves() {
   const AttrDef initial{"initial", 0.0, true}, decay_steps{"decay_steps", int64_t{0}, true};
   return {{"PiecewiseRate", {{"boundaries", std::vector<int64_t>(), true}, {"values", Tensor(), true}}, MakePiecewise},
+          {"InterpolatedRate", {{"steps", std::vector<int64_t>(), true}, {"values", Tensor(), true}}, MakeInterpolated},
           {"ExponentialRate",
            {initial, {"rate", 0.0, true}, decay_steps, {"staircase", false}},
            MakeCurve<ExponentialCurve>},
           {"PolynomialRate", {initial, {"end", 0.0}, {"power", 1.0}, decay_steps}, MakeCurve<PolynomialCurve>},
+          {"RampRate", {initial, {"end", 0.0, true}, {"power", 1.0}, decay_steps}, MakeCurve<RampCurve>},
           {"CosineRate", {initial, {"floor", 0.0}, decay_steps}, MakeCurve<CosineCurve>},
           {"WarmUpRate", {{"start", 0.0}, {"warmup_steps", int64_t{0}, true}}, MakeCurve<WarmUpCurve>, true}};
 }

@@ -11,13 +11,22 @@
 namespace belfry::ops {
 namespace {
 
+constexpr int64_t kMaxPoints = 64;
+
 template <class Real>
 struct PiecewiseCurve {
-  static constexpr int64_t kMax = 64;
-  int64_t boundaries[kMax];
-  Real values[kMax + 1];
+  int64_t steps[kMaxPoints];  // the boundaries
+  Real values[kMaxPoints + 1];
   int64_t count;
-  constexpr Real operator()(int64_t step, Real) const { return PiecewiseAt(boundaries, values, count, step); }
+  constexpr Real operator()(int64_t step, Real) const { return PiecewiseAt(steps, values, count, step); }
+};
+
+template <class Real>
+struct InterpolatedCurve {
+  int64_t steps[kMaxPoints];
+  Real values[kMaxPoints];
+  int64_t count;
+  constexpr Real operator()(int64_t step, Real) const { return InterpolatedAt(steps, values, count, step); }
 };
 
 // `below` is the rate that the curve scales, or null.
@@ -41,20 +50,28 @@ absl::StatusOr<Kernel> MakeRate(const KernelSpec& spec) {
   return RateKernel(spec, Curve<double>(spec.attrs));
 }
 
-absl::StatusOr<Kernel> MakePiecewise(const KernelSpec& spec) {
-  using Curve = PiecewiseCurve<double>;
-  const std::vector<int64_t>& boundaries = spec.attrs.Ints("boundaries");
+// A curve through points whose steps are the attribute `name`.
+template <class Curve>
+absl::StatusOr<Kernel> MakeFromPoints(const KernelSpec& spec, absl::string_view name) {
+  const std::vector<int64_t>& steps = spec.attrs.Ints(name);
   const std::vector<double> values = spec.attrs.Get<Tensor>("values").ToDoubles();
   Curve curve{};
-  curve.count = static_cast<int64_t>(boundaries.size());
-  if (curve.count > Curve::kMax) {
-    return absl::UnimplementedError(absl::StrCat("a piecewise rate with ", curve.count,
-                                                 " boundaries is not supported on a GPU (at most ", Curve::kMax,
+  curve.count = static_cast<int64_t>(steps.size());
+  if (curve.count > kMaxPoints) {
+    return absl::UnimplementedError(absl::StrCat("a rate with ", curve.count, " ", name,
+                                                 " is not supported on a GPU (at most ", kMaxPoints,
                                                  "); place it on a CPU"));
   }
-  std::copy(boundaries.begin(), boundaries.end(), curve.boundaries);
+  std::copy(steps.begin(), steps.end(), curve.steps);
   std::copy(values.begin(), values.end(), curve.values);
   return RateKernel(spec, curve);
+}
+
+absl::StatusOr<Kernel> MakePiecewise(const KernelSpec& spec) {
+  return MakeFromPoints<PiecewiseCurve<double>>(spec, "boundaries");
+}
+absl::StatusOr<Kernel> MakeInterpolated(const KernelSpec& spec) {
+  return MakeFromPoints<InterpolatedCurve<double>>(spec, "steps");
 }
 
 }  // namespace
@@ -64,8 +81,10 @@ void AddScheduleGpuKernels(KernelTable& table) {
     table.AddKernels(op, {{"GPU", DType::kInt64, std::move(make)}});
   };
   add("PiecewiseRate", &MakePiecewise);
+  add("InterpolatedRate", &MakeInterpolated);
   add("ExponentialRate", &MakeRate<ExponentialCurve>);
   add("PolynomialRate", &MakeRate<PolynomialCurve>);
+  add("RampRate", &MakeRate<RampCurve>);
   add("CosineRate", &MakeRate<CosineCurve>);
   add("WarmUpRate", &MakeRate<WarmUpCurve>);
 }

@@ -38,6 +38,15 @@ TEST(ScheduleTest, PiecewiseBoundariesBelongToWhatIsBefore) {
   ExpectSchedule(Piecewise({}, {0.3}), [](int64_t) { return 0.3; });
 }
 
+TEST(ScheduleTest, InterpolatedIsABrokenLine) {
+  ExpectSchedule(Interpolated({2, 10, 11, 100}, {0.25, 1, 0.5, 0.125}), [](int64_t t) {
+    if (t <= 2) return 0.25;
+    if (t <= 10) return 0.25 + 0.75 * static_cast<double>(t - 2) / 8;
+    return t >= 100 ? 0.125 : 0.5 - 0.375 * static_cast<double>(t - 11) / 89;
+  });
+  ExpectSchedule(Interpolated({7}, {0.3}), [](int64_t) { return 0.3; });
+}
+
 TEST(ScheduleTest, Exponential) {
   ExpectSchedule(Exponential(0.1, 10, 0.5),
                  [](int64_t t) { return 0.1 * std::exp(static_cast<double>(t) / 10 * std::log(0.5)); });
@@ -54,6 +63,13 @@ TEST(ScheduleTest, Polynomial) {
   ExpectSchedule(Polynomial(1, 20, 0, 2), [](int64_t t) {
     const double left = t >= 20 ? 0 : 1 - static_cast<double>(t) / 20;
     return left * left;
+  });
+}
+
+TEST(ScheduleTest, Ramp) {
+  ExpectSchedule(Ramp(1, 20, 0.25, 3), [](int64_t t) {
+    const double done = t >= 20 ? 1 : static_cast<double>(t) / 20;
+    return 1 - 0.75 * done * done * done;
   });
 }
 
@@ -85,6 +101,9 @@ TEST(ScheduleTest, BadParametersAreErrors) {
   EXPECT_THAT(message(Cosine(0.1, 0)), ::testing::HasSubstr("schedule_test.cc"));
   EXPECT_THAT(message(Piecewise({10, 5}, {1, 2, 3})), ::testing::HasSubstr("ascend"));
   EXPECT_THAT(message(Piecewise({10}, {1})), ::testing::HasSubstr("one value more"));
+  EXPECT_THAT(message(Interpolated({5, 5}, {1, 2})), ::testing::HasSubstr("ascending, without equal ones"));
+  EXPECT_THAT(message(Interpolated({5}, {})), ::testing::HasSubstr("has 0 for 1 steps"));
+  EXPECT_THAT(message(Interpolated({}, {})), ::testing::HasSubstr("at least one"));
   EXPECT_THAT(message(WarmUp(Exponential(1, -1, 0.5), 5)), ::testing::HasSubstr("'decay_steps'"));
   EXPECT_THAT(message(-0.1), ::testing::HasSubstr("must be finite and at least 0, but is -0.1"));
   EXPECT_THAT(message(WarmUp(std::nan(""), 5)), ::testing::HasSubstr("must be finite and at least 0, but is nan"));

@@ -289,8 +289,10 @@ std::vector<OpCase> RateCases() {
   const Tensor values = Tensor::Of<double>({1, 0.5, 0.25});
   const std::vector<std::pair<std::string, Attrs>> curves = {
       {"PiecewiseRate", {{"boundaries", std::vector<int64_t>{5, 9}}, {"values", values}}},
+      {"InterpolatedRate", {{"steps", std::vector<int64_t>{3, 9, 16}}, {"values", values}}},
       {"ExponentialRate", {{"initial", 0.5}, {"rate", 0.9}, {"decay_steps", int64_t{7}}}},
       {"PolynomialRate", {{"initial", 0.5}, {"power", 2.0}, {"decay_steps", int64_t{11}}}},
+      {"RampRate", {{"initial", 0.5}, {"end", 0.25}, {"power", 3.0}, {"decay_steps", int64_t{11}}}},
       {"CosineRate", {{"initial", 0.5}, {"decay_steps", int64_t{11}}}},
       {"WarmUpRate", {{"warmup_steps", int64_t{11}}}}};
   std::vector<OpCase> cases;
