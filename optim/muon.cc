@@ -69,7 +69,11 @@ Output Muon::Apply(OpScope scope, const Variable& variable, const ops::Gradient&
   by = ops::ReshapeLike(update, ops::Scale(update, by, factor), rule.value);
   const double decay = Decay(options_.weight_decay, options_.decays, variable);
   if (decay > 0) by = ops::Add(update, by, ops::Scale(update, rule.value, decay));
-  return rule.Subtract(rule.rate, by);
+  if (!options_.normalise) return rule.Subtract(rule.rate, by);
+  const Output norm = ops::GlobalNorm(update, {rule.value}, rule.dtype);
+  const Output scale = ops::Div(update, rule.Number(std::sqrt(width)), norm);
+  const Output excess = ops::Mul(update, rule.value, ops::Sub(update, rule.Number(1), scale));
+  return rule.Subtract(rule.Number(1), ops::Add(update, excess, ops::Mul(update, rule.rate, by)));
 }
 
 }  // namespace belfry::optim

@@ -15,6 +15,9 @@ struct MuonOptions {
   // The factor on X is 0.2 sqrt(max(rows, columns)) instead, which gives updates the size of AdamW's, for the same rate
   // and weight decay (Liu et al., "Muon is scalable for LLM training", 2025).
   bool match_adamw = false;
+  // Scales the variable to the norm sqrt(columns) before each update, as for filters whose size batch normalisation
+  // takes out (Jordan, airbench94_muon, 2024).
+  bool normalise = false;
 };
 
 // a = momentum a + g; u = g + momentum a, or a without Nesterov's look-ahead;

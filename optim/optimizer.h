@@ -40,6 +40,10 @@ class Optimizer {
   // The name of the slot in which the updates of `variable`, or a part of one, are counted (UpdateCount). Empty: Apply
   // does not read it.
   virtual absl::string_view count_slot(const Variable& /*variable*/) const { return {}; }
+  // Adds the nodes by which the rule moves a statistic of the model, such as a moving average of batch normalisation,
+  // along with the variables: run them after the statistic's own update, in every step. Invalid: the rule leaves
+  // statistics alone.
+  virtual Output FollowStatistic(OpScope /*scope*/, const Variable& /*statistic*/) const { return Output(); }
 
   const Schedule& learning_rate() const { return learning_rate_; }
 

@@ -70,6 +70,20 @@ void AddModelUpdates(absl::Span<const BuiltTower> towers, const ReplicateOptions
   }
 }
 
+// Adds what the optimizer does to the statistics that the models' updates move. In a series these have run before.
+void FollowStatistics(absl::Span<const BuiltTower> towers, const ReplicateOptions& options,
+                      const optim::Optimizer& optimizer, const Scope& scope, std::vector<const Node*>& updates) {
+  std::vector<const Node*> moved;
+  AddModelUpdates(towers, options, moved);
+  for (const Node* const update : moved) {
+    const Node* const first = update->inputs().empty() ? nullptr : update->input(0).node;
+    if (first == nullptr || first->op().role != OpRole::kVariable) continue;
+    const Scope after = options.series > 1 ? scope : scope.ControlDependencies({update});
+    const Output followed = optimizer.FollowStatistic(after, scope.graph().VariableOf(*first));
+    if (followed.valid()) updates.push_back(followed.node);
+  }
+}
+
 void CheckStatistics(absl::Span<const BuiltTower> towers, const ReplicateOptions& options, int replicas) {
   if (options.variable_update == VariableUpdate::kParameterDevice || replicas == 1) return;
   if (options.batch_norm == BatchNormPolicy::kSynchronised) return;
@@ -126,6 +140,7 @@ std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const R
     nodes.push_back(updates[i].Apply(optimizer, std::move(gradients[i]), buckets, averaged));
   }
   if (step.series == 1) AddModelUpdates(towers, options, nodes);
+  FollowStatistics(towers, options, optimizer, updates[0].scope(), nodes);
   for (const FormerValue& former : sums.former) nodes.push_back(RestoreIfSkipped(updates[0], former));
   return nodes;
 }

@@ -10,6 +10,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "ops/state.h"
 #include "optim/adam.h"
 #include "optim/apply.h"
 #include "optim/descent.h"
@@ -330,6 +331,60 @@ TEST(TrajectoryTest, LookaheadOfAdam) {
                double& s = slow[at++ % kSize];
                if (t % 5 == 0) v = s += 0.5 * (v - s);
              }));
+}
+
+TEST(TrajectoryTest, LookaheadFollowsASchedule) {
+  Vector slow(kSize, 0.5), fast = slow;
+  for (int t = 1; t <= kSteps; ++t) {
+    const Vector g = Slope(fast);
+    for (int i = 0; i < kSize; ++i) {
+      fast[i] -= kRate * g[i];
+      if (t % 3 == 0) fast[i] = slow[i] += (1 - 0.75 * std::pow(t / 20.0, 3)) * (fast[i] - slow[i]);
+    }
+  }
+  const Lookahead lookahead(GradientDescent({.learning_rate = kRate}), {.steps = 3, .alpha = Ramp(1, 20, 0.25, 3)});
+  const Vector v = Train(lookahead, {"Lookahead"});
+  for (int i = 0; i < kSize; ++i) EXPECT_NEAR(v[i], fast[i], 1e-6) << i;  // the share is a float32
+}
+
+// The filter has the norm sqrt(columns) before each update.
+TEST(TrajectoryTest, MuonOfConstantNorm) {
+  Vector v(kSize, 0.5), a(kSize, 0);
+  for (int t = 1; t <= kSteps; ++t) {
+    const Vector g = Slope(v);
+    double square = 0;
+    for (int i = 0; i < kSize; ++i) {
+      a[i] = 0.5 * a[i] + g[i];
+      square += v[i] * v[i];
+    }
+    const Vector x = NewtonSchulz(a, 2, 3);
+    for (int i = 0; i < kSize; ++i) v[i] = v[i] * std::sqrt(3 / square) - kRate * std::sqrt(1.5) * x[i];
+  }
+  ExpectNear(Train(Muon({.learning_rate = kRate, .momentum = 0.5, .use_nesterov = false, .normalise = true}), {"Muon"}),
+             v);
+}
+
+// A statistic that grows by one in each step is drawn back to its slow copy after every second.
+TEST(TrajectoryTest, LookaheadOfAStatistic) {
+  Graph graph(BuiltinOps());
+  const Scope root(graph);
+  const Variable statistic = GetVariable(root, "mean", {2}, ZerosInitializer(), {.trainable = false});
+  const Output moved = ops::AssignAdd(root, statistic, ops::Const(root, {1.f, 2.f}));
+  const Lookahead lookahead(GradientDescent(), {.steps = 2, .alpha = 0.25});
+  const Output followed = lookahead.FollowStatistic(root.ControlDependencies({moved}), statistic);
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  EXPECT_FALSE(GradientDescent().FollowStatistic(root, statistic).valid());
+  GraphRunner runner(graph);
+  double fast = 0, slow = 0;
+  for (int t = 1; t <= 7; ++t) {
+    runner.RunTarget(followed.node);
+    fast += 1;
+    if (t == 1) slow = fast;
+    if (t % 2 == 0) fast = slow += 0.25 * (fast - slow);
+    const Vector value = runner.Value(statistic);
+    EXPECT_FLOAT_EQ(value[0], fast) << t;
+    EXPECT_FLOAT_EQ(value[1], 2 * fast) << t;
+  }
 }
 
 TEST(TrajectoryTest, LookaheadOptions) {

@@ -86,13 +86,17 @@ constexpr std::array<OptimizerMaker, 8> kMake = {
 
 absl::Span<const absl::string_view> OptimizerNames() { return kNames; }
 
+OptimizerPtr WithLookahead(OptimizerPtr optimizer, const OptimizerChoice& choice) {
+  if (choice.lookahead == 0) return optimizer;
+  return std::make_unique<optim::Lookahead>(
+      optim::SharedOptimizer(std::move(optimizer)),
+      optim::LookaheadOptions{.steps = choice.lookahead, .alpha = choice.lookahead_alpha});
+}
+
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> MakeOptimizer(const OptimizerChoice& choice) {
   for (size_t i = 0; i < kNames.size(); ++i) {
     if (kNames[i] != choice.name) continue;
-    OptimizerPtr made = kMake[i](choice);
-    if (choice.lookahead == 0) return made;
-    return std::make_unique<optim::Lookahead>(optim::SharedOptimizer(std::move(made)),
-                                              optim::LookaheadOptions{.steps = choice.lookahead});
+    return WithLookahead(kMake[i](choice), choice);
   }
   return absl::InvalidArgumentError(
       absl::StrCat("The optimizer '", choice.name, "' is unknown; the optimizers are ", absl::StrJoin(kNames, ", ")));

@@ -1,0 +1,84 @@
+// The statistics of batch norm under Lookahead, with one tower and with several.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "models/layers/batch_norm.h"
+#include "models/towers/replicate_towers.h"
+#include "optim/descent.h"
+#include "optim/lookahead.h"
+#include "tests/models/model_test.h"
+
+namespace belfry::models {
+namespace {
+
+constexpr double kMomentum = 0.5, kAlpha = 0.25;
+constexpr int kEvery = 2, kSteps = 5;
+
+// Four examples in each step; two steps never have the same.
+std::vector<double> Examples(int step) { return {1.0 * step, 2.0 + step, -1.0, 0.5 * step * step}; }
+
+// The moving mean in each replica after some steps.
+std::vector<std::vector<double>> MovingMeans(int towers, BatchNormPolicy policy) {
+  const DeviceSet devices = DeviceSet::Open(absl::StrCat("cpu:", towers), {.cpu_threads = 1}).value();
+  Graph graph(BuiltinOps());
+  const auto model = [](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
+    return ops::Mean(tower, ops::Square(tower, BatchNorm(tower, "bn", batch["x"], {.momentum = kMomentum})));
+  };
+  const std::vector<data::Field> fields = {{"x", DType::kFloat32, {1}}};
+  const optim::Lookahead optimizer(optim::GradientDescent({.learning_rate = 0.01}),
+                                   {.steps = kEvery, .alpha = kAlpha});
+  const TrainStep step =
+      ReplicateTowers(Scope(graph), devices, fields, model, optimizer, {.batch_norm = policy});
+  EXPECT_TRUE(graph.status().ok()) << graph.status();
+  const auto session = Session::Create(graph, devices).value();
+  EXPECT_TRUE(session->RunTarget(step.initialize).ok());
+  for (int s = 1; s <= kSteps; ++s) {
+    const std::vector<double> examples = Examples(s);
+    std::vector<Feed> feeds;
+    for (int t = 0; t < towers; ++t) {
+      const int64_t n = 4 / towers;
+      Tensor x(DType::kFloat32, {n, 1});
+      for (int64_t i = 0; i < n; ++i) x.data<float>()[i] = static_cast<float>(examples[t * n + i]);
+      feeds.push_back({step.towers[t].batch["x"], x});
+    }
+    EXPECT_TRUE(session->Run(feeds, {}, {step.update}).ok());
+  }
+  std::vector<std::vector<double>> means;
+  for (int t = 0; t < towers; ++t) {
+    means.push_back(session->ReadVariable(graph.FindVariable("bn/moving_mean", t))->ToDoubles());
+  }
+  return means;
+}
+
+// The moving mean of the first `examples` of each step.
+double Expected(int examples) {
+  double moving = 0, slow = 0;
+  for (int s = 1; s <= kSteps; ++s) {
+    const std::vector<double> all = Examples(s);
+    double mean = 0;
+    for (int i = 0; i < examples; ++i) mean += all[i] / examples;
+    moving = kMomentum * moving + (1 - kMomentum) * mean;
+    if (s == 1) slow = moving;
+    if (s % kEvery == 0) moving = slow += kAlpha * (moving - slow);
+  }
+  return moving;
+}
+
+TEST(LookaheadStatistics, FollowWithOneTower) {
+  EXPECT_NEAR(MovingMeans(1, BatchNormPolicy::kPerTower)[0][0], Expected(4), 1e-5);
+}
+
+TEST(LookaheadStatistics, AreThoseOfTowerZero) {
+  EXPECT_NEAR(MovingMeans(2, BatchNormPolicy::kPerTower)[0][0], Expected(2), 1e-5);
+}
+
+TEST(LookaheadStatistics, AreAlikeInSynchronisedTowers) {
+  for (const std::vector<double>& mean : MovingMeans(2, BatchNormPolicy::kSynchronised)) {
+    EXPECT_NEAR(mean[0], Expected(4), 1e-5);
+  }
+}
+
+}  // namespace
+}  // namespace belfry::models
