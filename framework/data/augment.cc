@@ -13,18 +13,36 @@
 namespace belfry::data {
 namespace {
 
-// Copies `n` pixels of kChannels bytes in the reverse order.
-template <int64_t kChannels>
+// Copies `n` pixels of kPixel bytes in the reverse order.
+template <int64_t kPixel>
 void CopyReversed(const uint8_t* from, int64_t n, uint8_t* to) {
-  for (int64_t x = 0; x < n; ++x) std::memcpy(to + (n - 1 - x) * kChannels, from + x * kChannels, kChannels);
+  for (int64_t x = 0; x < n; ++x) std::memcpy(to + (n - 1 - x) * kPixel, from + x * kPixel, kPixel);
 }
-void CopyReversed(const uint8_t* from, int64_t n, int64_t channels, uint8_t* to) {
-  if (channels == 1) return CopyReversed<1>(from, n, to);
-  if (channels == 3) return CopyReversed<3>(from, n, to);
-  for (int64_t x = 0; x < n; ++x) std::memcpy(to + (n - 1 - x) * channels, from + x * channels, channels);
+void CopyReversed(const uint8_t* from, int64_t n, int64_t pixel, uint8_t* to) {
+  if (pixel == 1) return CopyReversed<1>(from, n, to);
+  if (pixel == 3) return CopyReversed<3>(from, n, to);
+  for (int64_t x = 0; x < n; ++x) std::memcpy(to + (n - 1 - x) * pixel, from + x * pixel, pixel);
 }
 
-bool HoldsImages(const Field& field) { return field.dtype == DType::kUInt8 && field.shape.rank() == 3; }
+absl::Status CheckStatistics(const Field& images, const ImagePolicy& policy) {
+  const bool per_pixel = policy.normalise == ImagePolicy::Normalise::kPerPixel;
+  if (!per_pixel && policy.normalise != ImagePolicy::Normalise::kPerChannel) return absl::OkStatus();
+  const auto channels = static_cast<size_t>(images.shape[2]);
+  const size_t means = per_pixel ? static_cast<size_t>(images.shape.elements()) : channels;
+  if (policy.mean.size() != means || policy.deviation.size() != channels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(per_pixel ? "per-pixel" : "per-channel", " normalisation has ", policy.mean.size(), " means and ",
+                     policy.deviation.size(), " deviations for ", per_pixel ? absl::StrCat(means, " values in ") : "",
+                     channels, " channels"));
+  }
+  for (size_t i = 0; i < means; ++i) {
+    const float deviation = policy.deviation[i % channels];
+    if (std::isfinite(policy.mean[i]) && deviation > 0 && std::isfinite(deviation)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(per_pixel ? "value " : "channel ", i, " has mean ", policy.mean[i],
+                                                   " and deviation ", deviation, "; expected a positive deviation"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckPolicy(const Field& images, const ImagePolicy& policy) {
   if (!HoldsImages(images)) {
@@ -45,6 +63,13 @@ absl::Status CheckPolicy(const Field& images, const ImagePolicy& policy) {
     return absl::InvalidArgumentError(absl::StrCat("a crop of ", policy.crop, "x", policy.crop, " after padding by ",
                                                    policy.pad, " does not fit images of ", images.shape.ToString()));
   }
+  if (policy.reflect && policy.pad >= std::min(images.shape[0], images.shape[1])) {
+    return absl::InvalidArgumentError(absl::StrCat("images of ", images.shape.ToString(), " have no mirror image of ",
+                                                   policy.pad, " pixels on each side"));
+  }
+  if (policy.random_flip && policy.alternating_flip) {
+    return absl::InvalidArgumentError("random_flip and alternating_flip exclude each other");
+  }
   // Phrased so that NaN fails the test.
   if (!(policy.brightness >= 0 && std::isfinite(policy.brightness) && policy.contrast_lower >= 0 &&
         policy.contrast_lower <= policy.contrast_upper && std::isfinite(policy.contrast_upper))) {
@@ -57,21 +82,12 @@ absl::Status CheckPolicy(const Field& images, const ImagePolicy& policy) {
     return absl::InvalidArgumentError(absl::StrCat("a cutout of ", policy.cutout, "x", policy.cutout,
                                                    "; expected at most ", most, ", or 0 for none"));
   }
-  if (policy.normalise != ImagePolicy::Normalise::kPerChannel) return absl::OkStatus();
-  const auto channels = static_cast<size_t>(images.shape[2]);
-  if (policy.mean.size() != channels || policy.deviation.size() != channels) {
-    return absl::InvalidArgumentError(absl::StrCat("per-channel normalisation has ", policy.mean.size(), " means and ",
-                                                   policy.deviation.size(), " deviations for ", channels, " channels"));
-  }
-  for (size_t c = 0; c < channels; ++c) {
-    if (std::isfinite(policy.mean[c]) && policy.deviation[c] > 0 && std::isfinite(policy.deviation[c])) continue;
-    return absl::InvalidArgumentError(absl::StrCat("channel ", c, " has mean ", policy.mean[c], " and deviation ",
-                                                   policy.deviation[c], "; expected a positive deviation"));
-  }
-  return absl::OkStatus();
+  return CheckStatistics(images, policy);
 }
 
 }  // namespace
+
+bool HoldsImages(const Field& field) { return field.dtype == DType::kUInt8 && field.shape.rank() == 3; }
 
 ImagePolicy TutorialTraining() {
   return {.crop = 24,
@@ -90,6 +106,14 @@ ImagePolicy ResNetTraining(const ChannelStatistics& statistics) {
   policy.pad = 4;
   policy.crop = 32;
   policy.random_crop = policy.random_flip = true;
+  return policy;
+}
+
+ImagePolicy SpeedrunTraining(const ChannelStatistics& statistics) {
+  ImagePolicy policy = ResNetEvaluation(statistics);
+  policy.pad = 2;
+  policy.crop = 32;
+  policy.reflect = policy.random_crop = policy.alternating_flip = true;
   return policy;
 }
 
@@ -130,41 +154,10 @@ void ChannelSums::Add(const uint8_t* bytes, int64_t rows) {
   }
 }
 
-absl::StatusOr<ChannelStatistics> ComputeChannelStatistics(const Dataset& dataset, const std::string& name) {
-  ASSIGN_OR_RETURN(const size_t index, FindField(dataset.fields(), name));
-  const Field& field = dataset.fields()[index];
-  if (!HoldsImages(field) || dataset.size() == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("channel statistics need at least one image, uint8 [H,W,C]; there are ", dataset.size(),
-                     " examples of ", field.ToString()));
-  }
-  std::vector<Tensor> tensors;
-  std::vector<std::byte*> places;
-  for (const Field& each : dataset.fields()) {
-    tensors.emplace_back(each.dtype, each.shape);
-    places.push_back(static_cast<std::byte*>(tensors.back().raw()));
-  }
-  const int64_t channels = field.shape[2], pixels = field.shape[0] * field.shape[1];
-  ChannelSums sums(field.shape[1] * channels, channels);
-  for (int64_t i = 0; i < dataset.size(); ++i) {
-    RETURN_IF_ERROR(ReadInto(dataset, i, Example(places)));
-    sums.Add(tensors[index].data<uint8_t>(), field.shape[0]);
-  }
-  ChannelStatistics statistics;
-  const double n = static_cast<double>(pixels) * static_cast<double>(dataset.size());
-  for (int64_t c = 0; c < channels; ++c) {
-    const double mean = static_cast<double>(sums.values(c)) / n;
-    statistics.mean.push_back(static_cast<float>(mean));
-    statistics.deviation.push_back(
-        static_cast<float>(std::sqrt(std::max(0.0, static_cast<double>(sums.squares(c)) / n - mean * mean))));
-  }
-  return statistics;
-}
-
 absl::StatusOr<Augmenter> Augmenter::Create(const Field& images, ImagePolicy policy, uint64_t seed) {
   RETURN_IF_ERROR(CheckPolicy(images, policy));
   Augmenter augmenter;
-  const bool cropped = policy.crop > 0;
+  const bool cropped = policy.crop > 0, per_pixel = policy.normalise == ImagePolicy::Normalise::kPerPixel;
   ImageRule& rule = augmenter.rule_;
   rule = {.height = images.shape[0],
           .width = images.shape[1],
@@ -173,10 +166,12 @@ absl::StatusOr<Augmenter> Augmenter::Create(const Field& images, ImagePolicy pol
           .out_width = cropped ? policy.crop : images.shape[1] + 2 * policy.pad,
           .pad = policy.pad,
           .cutout = policy.cutout,
+          .reflect = policy.reflect,
           .random_crop = policy.random_crop,
           .random_flip = policy.random_flip,
+          .alternating_flip = policy.alternating_flip,
           .per_image = policy.normalise == ImagePolicy::Normalise::kPerImage,
-          .per_channel = policy.normalise == ImagePolicy::Normalise::kPerChannel,
+          .per_channel = policy.normalise == ImagePolicy::Normalise::kPerChannel || per_pixel,
           .brightness = policy.brightness,
           .contrast_lower = policy.contrast_lower,
           .contrast_upper = policy.contrast_upper,
@@ -185,34 +180,46 @@ absl::StatusOr<Augmenter> Augmenter::Create(const Field& images, ImagePolicy pol
   augmenter.cut_.resize(augmenter.output_shape_.elements());
   const int64_t row = rule.out_width * rule.channels;
   augmenter.sums_ = ChannelSums(row, rule.channels);
+  if (rule.reflect) augmenter.columns_.resize(rule.out_width);
+  if (per_pixel) augmenter.mean_cut_.resize(augmenter.output_shape_.elements());
   augmenter.scale_.resize(row);
   augmenter.bias_.resize(row);
   augmenter.policy_ = std::move(policy);
   return augmenter;
 }
 
-void Augmenter::Crop(const uint8_t* image, const ImageDraw& draw) {
+void Augmenter::Crop(const uint8_t* image, int64_t pixel, const ImageDraw& draw, uint8_t* to) {
+  if (rule_.reflect) {
+    for (int64_t x = 0; x < rule_.out_width; ++x) {
+      columns_[x] = Mirrored(draw.left + (draw.flip ? rule_.out_width - 1 - x : x), rule_.width) * pixel;
+    }
+    for (int64_t y = 0; y < rule_.out_height; ++y) {
+      const uint8_t* const from = image + Mirrored(draw.top + y, rule_.height) * rule_.width * pixel;
+      for (const int64_t column : columns_) {
+        for (int64_t i = 0; i < pixel; ++i) *to++ = from[column + i];
+      }
+    }
+    return;
+  }
   // The columns [first, last) of the crop lie inside the image.
   const int64_t first = std::clamp<int64_t>(-draw.left, 0, rule_.out_width);
   const int64_t last = std::clamp<int64_t>(rule_.width - draw.left, first, rule_.out_width);
-  const int64_t row = rule_.out_width * rule_.channels, inside = last - first;
+  const int64_t row = rule_.out_width * pixel, inside = last - first;
   // Flipping puts the columns in front of the image behind it.
-  const int64_t before = (draw.flip ? rule_.out_width - last : first) * rule_.channels,
-                end = before + inside * rule_.channels;
-  uint8_t* to = cut_.data();
+  const int64_t before = (draw.flip ? rule_.out_width - last : first) * pixel, end = before + inside * pixel;
   for (int64_t y = 0; y < rule_.out_height; ++y, to += row) {
     const int64_t from_y = draw.top + y;
     if (from_y < 0 || from_y >= rule_.height) {
       std::memset(to, 0, row);
       continue;
     }
-    const uint8_t* from = image + (from_y * rule_.width + draw.left + first) * rule_.channels;
+    const uint8_t* from = image + (from_y * rule_.width + draw.left + first) * pixel;
     std::memset(to, 0, before);
     std::memset(to + end, 0, row - end);
     if (draw.flip) {
-      CopyReversed(from, inside, rule_.channels, to + before);
+      CopyReversed(from, inside, pixel, to + before);
     } else {
-      std::memcpy(to + before, from, inside * rule_.channels);
+      std::memcpy(to + before, from, inside * pixel);
     }
   }
 }
@@ -226,7 +233,7 @@ void Augmenter::FindAffine(const ImageDraw& draw) {
   const ImageMoments moments = MomentsOf(rule_, draw, sums_of);
   const int64_t row = rule_.out_width * rule_.channels;
   for (int64_t c = 0; c < rule_.channels; ++c) {
-    const double mean = rule_.per_channel ? policy_.mean[c] : 0,
+    const double mean = rule_.per_channel && mean_cut_.empty() ? policy_.mean[c] : 0,
                  deviation = rule_.per_channel ? policy_.deviation[c] : 1;
     const ChannelAffine affine = AffineOf(rule_, draw, moments, sums_of(c), mean, deviation);
     for (int64_t i = c; i < row; i += rule_.channels) {
@@ -234,6 +241,14 @@ void Augmenter::FindAffine(const ImageDraw& draw) {
       bias_[i] = static_cast<float>(affine.bias);
     }
   }
+}
+
+// The means are cropped as the image is, with means of 0 in black padding.
+void Augmenter::SubtractMeans(const ImageDraw& draw, float* output) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
+  Crop(reinterpret_cast<const uint8_t*>(policy_.mean.data()), rule_.channels * kBytes, draw,
+       reinterpret_cast<uint8_t*>(mean_cut_.data()));
+  for (size_t i = 0; i < mean_cut_.size(); ++i) output[i] -= mean_cut_[i] / policy_.deviation[i % rule_.channels];
 }
 
 void Augmenter::CutOut(const ImageDraw& draw, float* output) const {
@@ -247,7 +262,7 @@ void Augmenter::CutOut(const ImageDraw& draw, float* output) const {
 
 void Augmenter::Apply(const uint8_t* image, int64_t epoch, int64_t index, float* output) {
   const ImageDraw draw = DrawImage(rule_, epoch, index);
-  Crop(image, draw);
+  Crop(image, rule_.channels, draw, cut_.data());
   FindAffine(draw);
   const int64_t row = rule_.out_width * rule_.channels;
   const uint8_t* from = cut_.data();
@@ -256,6 +271,7 @@ void Augmenter::Apply(const uint8_t* image, int64_t epoch, int64_t index, float*
   for (int64_t y = 0; y < rule_.out_height; ++y, from += row, to += row) {
     for (int64_t i = 0; i < row; ++i) to[i] = static_cast<float>(from[i]) * scale[i] + bias[i];
   }
+  if (!mean_cut_.empty()) SubtractMeans(draw, output);
   if (policy_.cutout > 0) CutOut(draw, output);
 }
 

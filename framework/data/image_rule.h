@@ -15,7 +15,8 @@ struct ImageRule {
   int64_t height = 0, width = 0, channels = 0;
   int64_t out_height = 0, out_width = 0;  // of the crop
   int64_t pad = 0, cutout = 0;
-  bool random_crop = false, random_flip = false;
+  bool reflect = false;  // the padding shows the mirror image of the inside
+  bool random_crop = false, random_flip = false, alternating_flip = false;
   bool per_image = false, per_channel = false;  // the normalisation
   float brightness = 0, contrast_lower = 1, contrast_upper = 1;
   uint64_t key = 0;
@@ -33,6 +34,13 @@ struct ImageDraw {
   int64_t hole_y = 0, hole_x = 0;  // the pixel of the crop around which the cutout is
 };
 
+// The row or column of an image of this extent that a position in front of it or behind it shows as in a mirror at the
+// centre of the edge pixel. REQUIRES: less than `extent` away.
+constexpr int64_t Mirrored(int64_t at, int64_t extent) {
+  if (at < 0) return -at;
+  return at < extent ? at : 2 * (extent - 1) - at;
+}
+
 // Depends on the rule, epoch and index only.
 constexpr ImageDraw DrawImage(const ImageRule& rule, int64_t epoch, int64_t index) {
   const int64_t room_y = rule.height + 2 * rule.pad - rule.out_height;
@@ -45,6 +53,10 @@ constexpr ImageDraw DrawImage(const ImageRule& rule, int64_t epoch, int64_t inde
   draw.top -= rule.pad;
   draw.left -= rule.pad;
   draw.flip = rule.random_flip && random.NextFloat() < 0.5f;
+  if (rule.alternating_flip) {
+    const uint32_t first = Philox4x32(rule.key, static_cast<uint64_t>(index), 1)[0] & 1;
+    draw.flip = ((static_cast<uint64_t>(epoch) ^ first) & 1) != 0;
+  }
   if (rule.brightness > 0) draw.brightness = (2 * random.NextFloat() - 1) * rule.brightness;
   const float range = rule.contrast_upper - rule.contrast_lower;
   draw.contrast = range > 0 ? rule.contrast_lower + random.NextFloat() * range : rule.contrast_lower;

@@ -24,7 +24,11 @@ struct AugmentPlan {
 
   // The byte of pixel (y, x) of the crop, channel c.
   BELFRY_GPU uint8_t Byte(const data::ImageDraw& draw, const uint8_t* image, int64_t y, int64_t x, int64_t c) const {
-    const int64_t row = draw.top + y, column = draw.left + (draw.flip ? rule.out_width - 1 - x : x);
+    int64_t row = draw.top + y, column = draw.left + (draw.flip ? rule.out_width - 1 - x : x);
+    if (rule.reflect) {
+      row = data::Mirrored(row, rule.height);
+      column = data::Mirrored(column, rule.width);
+    }
     if (row < 0 || row >= rule.height || column < 0 || column >= rule.width) return 0;
     return image[(row * rule.width + column) * rule.channels + c];
   }
@@ -92,6 +96,9 @@ absl::StatusOr<Kernel> MakeAugment(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const data::Augmenter augmenter, AugmenterOf(spec.attrs, images));
   AugmentPlan plan{.rule = augmenter.rule(), .rows = images[0], .gathers = spec.attrs.Bool("gathers")};
   const data::ImageRule& rule = plan.rule;
+  if (augmenter.policy().normalise == data::ImagePolicy::Normalise::kPerPixel) {
+    return absl::UnimplementedError("per-pixel means on GPUs: augment the images in the Prefetcher");
+  }
   if (rule.channels > kMaxChannels) {
     return absl::UnimplementedError(absl::StrCat("images of ", rule.channels, " channels; on GPUs at most ",
                                                  kMaxChannels, ": augment them in the Prefetcher"));

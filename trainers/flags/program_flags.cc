@@ -62,7 +62,8 @@ absl::StatusOr<int> RunTrainingProgram(TrainingProgram& program, World& world) {
   const int64_t batch_size = run.order.batch_size, examples = run.train->size();
   if (!run.example.empty()) RETURN_IF_ERROR(CheckBatchFits(batch_size, examples, run.example));
   if (run.evaluate_every_epochs > 0) {
-    run.training.evaluate_every = run.evaluate_every_epochs * data::BatchesPerEpoch(examples, batch_size, false);
+    run.training.evaluate_every =
+        run.evaluate_every_epochs * data::BatchesPerEpoch(examples, batch_size, run.order.drop_remainder);
   }
   std::vector<RunSetting> settings = program.Settings(run);
   const std::string frozen = run.replicate.frozen.empty() ? "none" : absl::StrJoin(run.replicate.frozen, ",");

@@ -234,6 +234,109 @@ TEST(Augmenter, PaddingIsBlackAndChannelsAreNormalised) {
   for (size_t i = 0; i < whole.size(); ++i) ASSERT_EQ(whole[i], inside[i % 3]);
 }
 
+// Positions outside of 0 ... extent - 1 as in a mirror at the centre of the edge pixel, found by walking.
+int64_t Walk(int64_t at, int64_t extent) {
+  int64_t place = 0, step = 1;
+  for (int64_t i = 0; i < std::abs(at); ++i) {
+    if (place + step < 0 || place + step >= extent) step = -step;
+    place += step;
+  }
+  return place;
+}
+
+TEST(Augmenter, ReflectsTheInsideInThePadding) {
+  FreshRandom random;
+  for (const int64_t channels : {1, 3, 4}) {
+    for (const int64_t pad : {1, 2, 6}) {
+      const Field field = Images(9, 7, channels);
+      const std::string image = random.Bytes(field.bytes());
+      const ImagePolicy policy = {.pad = pad, .reflect = true};
+      const std::vector<float> output = Apply(field, policy, image);
+      const int64_t width = 7 + 2 * pad;
+      ASSERT_EQ(output.size(), static_cast<size_t>((9 + 2 * pad) * width * channels));
+      for (size_t i = 0; i < output.size(); ++i) {
+        const auto pixel = static_cast<int64_t>(i) / channels;
+        const int64_t y = Walk(pixel / width - pad, 9), x = Walk(pixel % width - pad, 7);
+        ASSERT_EQ(output[i], At(field, image, y, x, static_cast<int64_t>(i) % channels)) << i;
+      }
+    }
+  }
+}
+
+// A random crop of the reflected image is a part of the whole one, mirrored or not.
+TEST(Augmenter, CropsReflectedImages) {
+  FreshRandom random;
+  const Field field = Images(8, 8, 3);
+  const std::string image = random.Bytes(field.bytes());
+  const std::vector<float> whole = Apply(field, {.pad = 2, .reflect = true}, image);
+  const ImagePolicy policy = {.pad = 2, .reflect = true, .crop = 8, .random_crop = true, .alternating_flip = true};
+  for (int64_t index = 0; index < 30; ++index) {
+    const std::vector<float> output = Apply(field, policy, image, index % 3, index);
+    const auto matches = [&](int64_t top, int64_t left, bool flip) {
+      for (int64_t i = 0; i < 8 * 8 * 3; ++i) {
+        const int64_t y = top + i / 24, column = i / 3 % 8, x = left + (flip ? 7 - column : column);
+        if (output[i] != whole[(y * 12 + x) * 3 + i % 3]) return false;
+      }
+      return true;
+    };
+    int found = 0;
+    for (int64_t corner = 0; corner < 25; ++corner) {
+      found += matches(corner / 5, corner % 5, false) + matches(corner / 5, corner % 5, true);
+    }
+    EXPECT_EQ(found, 1) << index;
+  }
+}
+
+// Each image is flipped in every second epoch, and half of the images in the first one.
+TEST(Augmenter, FlipsAlternate) {
+  const Field field = Images(1, 2, 1);
+  const std::string image("\x01\x02", 2);
+  const ImagePolicy policy = {.alternating_flip = true};
+  int first = 0;
+  constexpr int kImages = 2'000;
+  for (int64_t index = 0; index < kImages; ++index) {
+    const std::vector<float> even = Apply(field, policy, image, 0, index), odd = Apply(field, policy, image, 1, index);
+    ASSERT_EQ(even[0], odd[1]);
+    ASSERT_EQ(even[1], odd[0]);
+    EXPECT_EQ(Apply(field, policy, image, 6, index), even);
+    EXPECT_EQ(Apply(field, policy, image, 9, index), odd);
+    first += even[0] == 2;
+  }
+  EXPECT_NEAR(first, kImages / 2, 112);  // 5 standard deviations
+}
+
+// The mean of a pixel goes with it, and padding is 0.
+TEST(Augmenter, SubtractsTheMeanOfEachPixel) {
+  FreshRandom random;
+  const Field field = Images(6, 5, 2);
+  const std::string image = random.Bytes(field.bytes());
+  ImagePolicy policy = {.pad = 1, .crop = 5, .random_crop = true, .random_flip = true};
+  const ImagePolicy plain = policy;
+  policy.normalise = ImagePolicy::Normalise::kPerPixel;
+  policy.deviation = {2, 4};
+  // Bytes and means that say where a value is from: what is left of a pixel is the same as that of its own mean.
+  for (int64_t i = 0; i < 6 * 5 * 2; ++i)
+    policy.mean.push_back(static_cast<float>(At(field, image, i / 10, i / 2 % 5, i % 2)));
+  for (int64_t index = 0; index < 20; ++index) {
+    for (const float value : Apply(field, policy, image, 0, index)) ASSERT_EQ(value, 0) << index;
+  }
+  std::fill(policy.mean.begin(), policy.mean.end(), 0.0f);
+  policy.mean[2 * (2 * 5 + 3)] = 8;  // pixel (2, 3), channel 0
+  int changed = 0;
+  for (int64_t index = 0; index < 20; ++index) {
+    const std::vector<float> output = Apply(field, policy, image, 0, index),
+                             bytes = Apply(field, plain, image, 0, index);
+    for (size_t i = 0; i < output.size(); ++i) {
+      const float scaled = bytes[i] / (i % 2 == 0 ? 2.0f : 4.0f);
+      if (output[i] == scaled) continue;
+      ASSERT_EQ(output[i], scaled - 4);
+      ASSERT_EQ(bytes[i], At(field, image, 2, 3, 0));
+      ++changed;
+    }
+  }
+  EXPECT_THAT(changed, testing::AllOf(testing::Ge(15), testing::Le(20)));
+}
+
 // The square of zeros that cutout makes is cut off at the edges, and leaves the rest as it is.
 TEST(Augmenter, CutsSquaresOut) {
   FreshRandom random;
@@ -286,6 +389,11 @@ TEST(Augmenter, RejectsPoliciesThatDoNotFit) {
   ExpectError(error({.normalise = ImagePolicy::Normalise::kPerChannel, .mean = {1}, .deviation = {1}}),
               StatusCode::kInvalidArgument, "1 means", "3 channels");
   ExpectError(error(ResNetEvaluation({{1, 2, 3}, {1, 0, 1}})), StatusCode::kInvalidArgument, "channel 1");
+  ExpectError(error({.pad = 20, .reflect = true}), StatusCode::kInvalidArgument, "no mirror image of 20 pixels");
+  EXPECT_TRUE(error({.pad = 19, .reflect = true}).ok());
+  ExpectError(error({.random_flip = true, .alternating_flip = true}), StatusCode::kInvalidArgument, "exclude");
+  ExpectError(error({.normalise = ImagePolicy::Normalise::kPerPixel, .mean = {1, 2, 3}, .deviation = {1, 1, 1}}),
+              StatusCode::kInvalidArgument, "per-pixel normalisation has 3 means", "1920 values");
   ExpectError(error({.crop = 20, .cutout = 21}), StatusCode::kInvalidArgument,
               "a cutout of 21x21; expected at most 20");
   ExpectError(error({.cutout = -1}), StatusCode::kInvalidArgument, "cutout of -1");

@@ -66,6 +66,24 @@ std::vector<std::vector<Tensor>> SeenBy(const data::Dataset& dataset, const data
   }
 }
 
+// Reflected crops and alternating flips over two epochs.
+TEST(ImagesInStep, SpeedrunImagesAreThoseOfTheWorkers) {
+  FreshRandom random;
+  const auto dataset = RandomImages(random, 23);
+  data::PrefetcherOptions options = OptionsOf(random, AugmentBy::kWorkers);
+  options.images["image"] = data::SpeedrunTraining({{120, 110, 100}, {50, 60, 70}});
+  options.images["image"].crop = 11;
+  const auto expected = SeenBy(*dataset, options);
+  for (const AugmentBy augment : {AugmentBy::kStep, AugmentBy::kStepFromResident}) {
+    options.augment = augment;
+    const auto actual = SeenBy(*dataset, options);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_THAT(actual[i][0].span<float>(), Pointwise(FloatNear(1e-5f), expected[i][0].span<float>()));
+    }
+  }
+}
+
 // 23 examples in batches of 7 over three towers: some have an example less, and the last batch has two in all.
 TEST(ImagesInStep, AreThoseOfTheWorkers) {
   FreshRandom random;
