@@ -67,7 +67,9 @@ Output BatchNorm(OpScope scope, absl::string_view name, Output x, const BatchNor
   const Scope layer = scope.VariableScope(name);
   const VariableOptions trained = {.dtype = dtype};
   const VariableOptions moving = {.dtype = dtype, .trainable = false};
-  const Variable gamma = GetVariable(layer, "gamma", shape, ConstantInitializer(options.gamma), trained);
+  const Output gamma = options.scale
+                           ? GetVariable(layer, "gamma", shape, ConstantInitializer(options.gamma), trained).value()
+                           : ops::Fill(layer, shape, options.gamma, dtype);
   const Variable beta = GetVariable(layer, "beta", shape, ZerosInitializer(), trained);
   const Variable mean = GetVariable(layer, "moving_mean", shape, ZerosInitializer(), moving);
   const Variable variance = GetVariable(layer, "moving_variance", shape, ConstantInitializer(1), moving);

@@ -12,7 +12,8 @@ struct BatchNormOptions {
   double momentum =
       0.99;  // from 0 to 1: average = momentum * average + (1 - momentum) * batch; with 1 there is no update
   double epsilon = 1e-3;
-  double gamma = 1;  // its initial value
+  double gamma = 1;   // its initial value
+  bool scale = true;  // if false, gamma is the constant of that value, and no variable
 };
 // gamma * (x - mean) / sqrt(variance + epsilon) + beta, with statistics over all axes but the last. x is [N, H, W, C]
 // or [N, C] with known C; the result has the same shape. Variables, each [C], float64 if x is and otherwise float32:

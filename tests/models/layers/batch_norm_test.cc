@@ -80,6 +80,17 @@ TEST_F(BatchNormLayer, GammaScalesAndBetaShifts) {
   }
 }
 
+TEST_F(BatchNormLayer, WithoutScaleGammaIsConstant) {
+  const Output x = Images(3, 2, 5);
+  const Output y = BatchNorm(scope_, "bn", x, {.epsilon = 1e-12, .gamma = 2, .scale = false});
+  EXPECT_THAT(VariableNames(), ElementsAre("bn/beta", "bn/moving_mean", "bn/moving_variance"));
+  Start();
+  const Tensor batch = Random({4, 3, 2, 5});
+  std::vector<double> halved = Run({{x, batch}}, {y})[0].ToDoubles();
+  for (double& value : halved) value /= 2;
+  ExpectNormalized(halved, batch.ToDoubles(), MomentsOf(batch.ToDoubles(), 5), 1e-12);
+}
+
 TEST_F(BatchNormLayer, OnlyGammaAndBetaAreTrained) {
   BatchNorm(scope_, "bn", Images(2, 2, 3), {.training = false});
   EXPECT_THAT(VariableNames(), ElementsAre("bn/gamma", "bn/beta", "bn/moving_mean", "bn/moving_variance"));

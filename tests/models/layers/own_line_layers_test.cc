@@ -7,11 +7,13 @@
 #include "models/layers/metrics.h"
 #include "models/layers/norm_layers.h"
 #include "models/layers/recurrent.h"
+#include "models/layers/views.h"
 #include "models/networks/autoencoder.h"
 #include "models/networks/cifar_net.h"
 #include "models/networks/linear_regression.h"
 #include "models/networks/mlp.h"
 #include "models/networks/resnet.h"
+#include "models/networks/speedrun_net.h"
 #include "models/networks/text_encoder.h"
 #include "models/networks/text_generator.h"
 #include "models/networks/transformer.h"
@@ -56,6 +58,10 @@ const Call kLayers[] = {
     CALL(models::Embed(s, w.no_variable, w.ints)),
     CALL(models::BatchNorm(s, "b", w.bad)),
     CALL(models::BatchNorm(s, "b", ops::Const(s, 1.f))),
+    CALL(models::AverageOverViews(s, w.bad, 2, [](Output x) { return x; })),
+    CALL(models::AverageOverViews(s, w.three, 3, [](Output x) { return x; })),
+    CALL(models::SpeedrunNet(s, w.bad)),
+    CALL(models::SpeedrunNet(s, w.three)),
     CALL(models::LayerNorm(s, "n", w.bad)),
     CALL(models::LayerNorm(s, "n", ops::Const(s, 1.f))),
     CALL(models::RmsNorm(s, "n", w.bad)),

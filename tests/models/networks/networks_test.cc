@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -9,6 +10,7 @@
 #include "models/networks/cifar_net.h"
 #include "models/networks/mlp.h"
 #include "models/networks/resnet.h"
+#include "models/networks/speedrun_net.h"
 #include "ops/builtin_ops.h"
 #include "optim/apply.h"
 #include "optim/descent.h"
@@ -144,6 +146,65 @@ TEST_F(Networks, MlpLearns) {
       },
       5, 0.1f, 50);
   EXPECT_EQ(ParameterCount(scope_), 75 * 40 + 40 + 40 * 30 + 30 + 30 * 10 + 10);
+}
+
+TEST_F(Networks, SpeedrunNetLearns) {
+  ExpectLearns(
+      [](const Scope& scope, Output x) {
+        return SpeedrunNet(scope, x, {.widths = {12, 16, 16}});
+      },
+      32, 0.5f, 20);
+}
+
+TEST_F(Networks, SpeedrunNetIsThePapers) {
+  const Output logits = SpeedrunNet(scope_, Images(32, 32, 3));
+  ASSERT_TRUE(graph_.status().ok()) << graph_.status();
+  EXPECT_EQ(logits.shape(), Shape({Shape::kUnknown, 10}));
+  // Whitening and its biases; the convolutions of three groups; their offsets; the last layer.
+  const int64_t convolutions = 24 * 64 + 64 * 64 + 64 * 256 + 3 * 256 * 256;
+  EXPECT_EQ(ParameterCount(scope_), 12 * 24 + 24 + 9 * convolutions + 2 * (64 + 256 + 256) + 2560);
+  EXPECT_EQ(ParameterCount(scope_), 1'971'640);
+  EXPECT_EQ(graph_.GetCollection(kUpdateOps).size(), 12u);
+}
+
+// Filters that pass on a channel, as many as there are, and random ones in +-1 / sqrt(fan-in).
+TEST_F(Networks, SpeedrunNetStartsPartlyAsTheIdentity) {
+  Tensor whitening(DType::kFloat32, {2, 2, 3, 24});
+  for (int64_t i = 0; i < whitening.elements(); ++i) whitening.data<float>()[i] = static_cast<float>(i);
+  SpeedrunNet(scope_, Images(32, 32, 3), {.widths = {32, 16, 16}, .unit_logits = true, .whitening = whitening});
+  Start();
+  EXPECT_EQ(Value(Find("whiten/weights")), whitening.ToDoubles());
+  const auto expect = [&](const char* name, int64_t channels, int64_t filters) {
+    const std::vector<double> weights = Value(Find(name));
+    ASSERT_EQ(weights.size(), static_cast<size_t>(9 * channels * filters)) << name;
+    double square = 0, largest = 0;
+    for (int64_t i = 0; i < 9 * channels * filters; ++i) {
+      const int64_t filter = i % filters, channel = i / filters % channels, place = i / filters / channels;
+      if (filter < channels) {
+        ASSERT_EQ(weights[i], place == 4 && filter == channel ? 1 : 0) << name << " " << i;
+        continue;
+      }
+      square += weights[i] * weights[i];
+      largest = std::max(largest, std::abs(weights[i]));
+    }
+    if (filters <= channels) return;
+    const double limit = 1 / std::sqrt(9.0 * static_cast<double>(channels));
+    EXPECT_LE(largest, limit);
+    EXPECT_NEAR(square / static_cast<double>(9 * channels * (filters - channels)), limit * limit / 3,
+                0.2 * limit * limit);
+  };
+  expect("group1/conv1/weights", 24, 32);
+  expect("group1/conv2/weights", 32, 32);
+  expect("group2/conv1/weights", 32, 16);
+  expect("group3/conv2/weights", 16, 16);
+  double square = 0;
+  for (const double weight : Value(Find("logits/weights"))) square += weight * weight / 160;
+  EXPECT_NEAR(square, 1, 0.35);
+}
+
+TEST_F(Networks, SpeedrunNetNeedsPixels) {
+  EXPECT_FALSE(SpeedrunNet(scope_, Images(16, 16, 3)).valid());
+  EXPECT_FALSE(graph_.status().ok());
 }
 
 TEST(ResNet, ParameterCounts) {
