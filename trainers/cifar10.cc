@@ -1,6 +1,7 @@
 // Trains a network on CIFAR-10, or on a generated set in the same format, with a tower, or several, on each device.
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -10,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "trainers/cifar_program.h"
+#include "trainers/cifar_recipes.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/evaluation_flags.h"
 #include "trainers/flags/optimizer_flags.h"
@@ -18,9 +20,20 @@
 #include "trainers/program/bucket_choice.h"
 
 ABSL_FLAG(
+    std::string, recipe, "",
+    "A published training: the flags below that it sets, which flags on the command line replace. speedrun: "
+    "airbench94_compiled (Jordan, 2024), 94 % in 9.9 epochs. record: airbench94_muon, in 8. resnet: ResNet-20 as in He "
+    "et al., 2016, section 4.2, 64,000 steps. Empty: none.");
+ABSL_FLAG(
     std::string, model, "cifar_net",
     "cifar_net: the network of TensorFlow's CIFAR-10 tutorial, 1,068,298 parameters. resnet20, resnet32, resnet44, "
-    "resnet56: the networks of He et al., 2016, section 4.2.");
+    "resnet56: the networks of He et al., 2016, section 4.2. speedrun_net, record_net: those of --recipe=speedrun and "
+    "record, which differ in the scale of the logits; the weights of the first layer come from the first 5,000 "
+    "images.");
+ABSL_FLAG(double, epochs, 0,
+          "Passes over the training data, instead of --steps: 9.9. With --lookahead the steps are rounded down to a "
+          "multiple of it. 0: --steps.");
+ABSL_FLAG(bool, drop_remainder, false, "Leave out the last, smaller batch of each epoch.");
 ABSL_FLAG(std::string, dtype, "float32",
           "Type in which the network computes: float32, bfloat16 or float16. Weights, averages and updates are float32 "
           "in any case.");
@@ -33,7 +46,21 @@ ABSL_FLAG(double, learning_rate, 0.1, "Peak learning rate.");
 ABSL_FLAG(
     std::string, schedule, "cosine",
     "Learning rate over the steps. cosine: half a cosine, down to 0 at --steps. staircase: times 0.1 every 350 epochs, "
-    "as in the tutorial. constant.");
+    "as in the tutorial. constant. triangle: up from 0.2 of the rate to all of it at 23 % of the steps, and down to "
+    "0.07. linear: down to 0. step_decay: times 0.1 at one half and at three quarters of the steps. With triangle and "
+    "linear the biases of the first layer of speedrun_net train for 3 epochs.");
+ABSL_FLAG(double, norm_learning_rate, 0,
+          "Peak learning rate of the offsets of batch normalisation and, with --optimizer=muon, of all that is no "
+          "matrix, which then takes Nesterov's momentum. 0: --learning_rate.");
+ABSL_FLAG(double, head_learning_rate, 0,
+          "Peak learning rate of the last layer of a ResNet or speedrun_net. 0: "
+          "--learning_rate.");
+ABSL_FLAG(double, weight_decay, 0,
+          "Share of a variable that a step at its peak learning rate takes away, whatever that rate is, beside the "
+          "weight decay that the networks of papers have. Not of what Muon updates.");
+ABSL_FLAG(double, lookahead_end, 0,
+          "Share of the way that the slow weights of --lookahead go at the last step, falling from all of it with the "
+          "cube of the steps. 0: half of the way throughout.");
 ABSL_FLAG(double, momentum, -1, "Momentum; 0: plain gradient descent; -1: 0 for cifar_net and 0.9 for a ResNet.");
 ABSL_FLAG(std::string, batch_norm, "per_tower",
           "Images over which the batch normalisation of a ResNet takes its statistics. per_tower: those of each tower, "
@@ -54,6 +81,13 @@ ABSL_FLAG(int64_t, cutout, 0,
 ABSL_FLAG(double, mixup, 0,
           "Train on mixtures of two images and of their labels, with weights from Beta(mixup, mixup): 0.2 is usual; 0: "
           "none.");
+ABSL_FLAG(bool, per_pixel_mean, false,
+          "Subtract the mean of each pixel from the images of a ResNet, as in the paper, instead of normalising their "
+          "channels. On the host.");
+ABSL_FLAG(
+    int64_t, evaluate_views, 1,
+    "Views of each test image over which the logits are averaged. 2: the image and its mirror image. 6: both also "
+    "moved by a pixel up and left, and down and right.");
 ABSL_FLAG(
     std::string, augment_on, "auto",
     "Who crops, flips and normalises the training images. host: the threads that make batches. device: the step, on "
@@ -75,7 +109,8 @@ constexpr char kUsage[] = R"(Trains a network on CIFAR-10 with a tower, or sever
 
   cifar10 --devices=cpu:2                   2,000 steps on a generated set: ten classes of textured shapes
   cifar10 --devices=cpu:2 --data_dir=DIR    4,000 steps on CIFAR-10 in its binary format (DIR/data_batch_1.bin ...)
-  cifar10 --devices=cpu:4 --model=resnet20 --data_dir=DIR --steps=64000
+  cifar10 --devices=cpu:4 --recipe=speedrun --data_dir=DIR   94 % in 10 epochs
+  cifar10 --devices=cpu:4 --recipe=resnet --data_dir=DIR     ResNet-20 as in its paper
 
 --batch_size is the batch of a whole step. It is split evenly over the towers and gradients are averaged, so the number
 of devices changes the speed but not the result, up to rounding. Images are randomly cropped, flipped, and changed in
@@ -89,7 +124,8 @@ constexpr int64_t kGeneratedSteps = 2000, kCifarSteps = 4000;
 absl::StatusOr<data::AugmentBy> AugmentFromFlags(const DeviceSet& devices) {
   const std::string& on = absl::GetFlag(FLAGS_augment_on);
   RETURN_IF_ERROR(CheckChoice("augment_on", on, "places", {"auto", "host", "device"}));
-  const bool mixes = absl::GetFlag(FLAGS_mixup) > 0, resident = absl::GetFlag(FLAGS_data_on_device);
+  const bool mixes = absl::GetFlag(FLAGS_mixup) > 0 || absl::GetFlag(FLAGS_per_pixel_mean),
+             resident = absl::GetFlag(FLAGS_data_on_device);
   if (mixes && (on == "device" || resident)) {
     return absl::InvalidArgumentError(absl::StrCat(resident ? "--data_on_device" : "--augment_on=device",
                                                    " excludes --mixup, which mixes images on the host"));
@@ -123,7 +159,31 @@ class Cifar10 final : public CifarProgram {
   std::vector<RunSetting> Settings(const ProgramRun& run) const override;
 };
 
+// --epochs, --evaluate_views, and the rates of groups of variables.
+absl::Status CheckRecipeFlags() {
+  std::vector<absl::string_view> recipes;
+  for (const Recipe& recipe : CifarRecipes()) recipes.push_back(recipe.name);
+  if (const std::string recipe = absl::GetFlag(FLAGS_recipe); !recipe.empty()) {
+    RETURN_IF_ERROR(CheckChoice("recipe", recipe, "recipes", recipes));
+  }
+  for (const auto& [name, value] : {std::pair("norm_learning_rate", absl::GetFlag(FLAGS_norm_learning_rate)),
+                                    std::pair("head_learning_rate", absl::GetFlag(FLAGS_head_learning_rate)),
+                                    std::pair("epochs", absl::GetFlag(FLAGS_epochs))}) {
+    RETURN_IF_ERROR(CheckAtLeast0(name, value));
+  }
+  if (const double epochs = absl::GetFlag(FLAGS_epochs); epochs > 0) {
+    RETURN_IF_ERROR(RejectFlags({"steps"}, "a run with --epochs"));
+    if (epochs > 1e6) return absl::InvalidArgumentError(absl::StrCat("--epochs=", epochs, " must be at most 1e6"));
+  }
+  RETURN_IF_ERROR(CheckBelow1("weight_decay", absl::GetFlag(FLAGS_weight_decay)));
+  RETURN_IF_ERROR(CheckBelow1("lookahead_end", absl::GetFlag(FLAGS_lookahead_end)));
+  const int64_t views = absl::GetFlag(FLAGS_evaluate_views);
+  if (views == 1 || views == 2 || views == 6) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--evaluate_views=", views, " must be 1, 2 or 6"));
+}
+
 absl::Status Cifar10::CheckFlags() const {
+  RETURN_IF_ERROR(CheckRecipeFlags());
   RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
   const double momentum = absl::GetFlag(FLAGS_momentum);
   if (momentum != -1 && !(momentum >= 0 && momentum < 1)) {
@@ -144,7 +204,28 @@ absl::Status Cifar10::CheckFlags() const {
   }
   RETURN_IF_ERROR(CheckDType(absl::GetFlag(FLAGS_dtype)));
   RETURN_IF_ERROR(LossScaleFromFlags().status());
-  return CheckChoice("schedule", absl::GetFlag(FLAGS_schedule), "schedules", {"cosine", "staircase", "constant"});
+  return CheckChoice("schedule", absl::GetFlag(FLAGS_schedule), "schedules", Schedules());
+}
+
+// The rates of groups of variables, after the model and the optimizer.
+absl::Status TakeGroupedRates(CifarOptions& options) {
+  options.norm_learning_rate = absl::GetFlag(FLAGS_norm_learning_rate);
+  options.head_learning_rate = absl::GetFlag(FLAGS_head_learning_rate);
+  options.weight_decay = absl::GetFlag(FLAGS_weight_decay);
+  options.lookahead_end = absl::GetFlag(FLAGS_lookahead_end);
+  const std::string& optimizer = options.optimizer.name;
+  if (!optimizer.empty() && optimizer != "momentum" && optimizer != "nesterov" && optimizer != "muon") {
+    RETURN_IF_ERROR(RejectFlags({"norm_learning_rate", "head_learning_rate", "weight_decay"},
+                                absl::StrCat("--optimizer=", optimizer)));
+  }
+  if (options.resnet_depth == 0 && !options.speedrun) {
+    RETURN_IF_ERROR(RejectFlags({"norm_learning_rate", "head_learning_rate"}, absl::StrCat("--model=", options.model)));
+  }
+  if (options.resnet_depth == 0) {
+    RETURN_IF_ERROR(RejectFlags({"per_pixel_mean"}, absl::StrCat("--model=", options.model)));
+  }
+  if (options.optimizer.lookahead == 0) RETURN_IF_ERROR(RejectFlags({"lookahead_end"}, "a run without --lookahead"));
+  return absl::OkStatus();
 }
 
 absl::Status Cifar10::Configure(ProgramRun& run) {
@@ -152,6 +233,7 @@ absl::Status Cifar10::Configure(ProgramRun& run) {
   run.training.unit = "images";
   run.example = "training image";
   run.order.mixup = absl::GetFlag(FLAGS_mixup);
+  run.order.drop_remainder = absl::GetFlag(FLAGS_drop_remainder);
   mixes_ = run.order.mixup > 0;
   ASSIGN_OR_RETURN(run.order.augment, AugmentFromFlags(run.devices));
   label_smoothing_ = absl::GetFlag(FLAGS_label_smoothing);
@@ -164,6 +246,9 @@ absl::Status Cifar10::Configure(ProgramRun& run) {
   options_ = {.learning_rate = absl::GetFlag(FLAGS_learning_rate),
               .schedule = absl::GetFlag(FLAGS_schedule),
               .momentum = absl::GetFlag(FLAGS_momentum),
+              .epochs = absl::GetFlag(FLAGS_epochs),
+              .evaluate_views = absl::GetFlag(FLAGS_evaluate_views),
+              .per_pixel_mean = absl::GetFlag(FLAGS_per_pixel_mean),
               .cutout = absl::GetFlag(FLAGS_cutout),
               .model = absl::GetFlag(FLAGS_model),
               .data_dir = absl::GetFlag(FLAGS_data_dir),
@@ -178,11 +263,18 @@ absl::Status Cifar10::Configure(ProgramRun& run) {
   if (optimizer == "descent" || absl::StartsWith(optimizer, "adam") || optimizer == "lamb") {
     RETURN_IF_ERROR(RejectFlags({"momentum"}, absl::StrCat("--optimizer=", optimizer)));
   }
+  options_.unit_logits = options_.model == "record_net";
+  options_.speedrun = options_.unit_logits || options_.model == "speedrun_net";
+  // Its whitening is kept as the images have it.
+  if (options_.speedrun) run.replicate.frozen.push_back("whiten/weights");
+  RETURN_IF_ERROR(TakeGroupedRates(options_));
   const bool resnet = options_.resnet_depth > 0;
   if (options_.momentum < 0 && optimizer.empty()) options_.momentum = resnet ? 0.9 : 0;
-  if (resnet || options_.model == "cifar_net") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "--model=%s is unknown; the models are cifar_net, resnet20, resnet32, resnet44 and resnet56", options_.model));
+  if (resnet || options_.speedrun || options_.model == "cifar_net") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("--model=%s is unknown; the models are cifar_net, resnet20, resnet32, resnet44, resnet56, "
+                      "speedrun_net and record_net",
+                      options_.model));
 }
 
 std::vector<RunSetting> Cifar10::Settings(const ProgramRun& run) const {
@@ -201,9 +293,15 @@ std::vector<RunSetting> Cifar10::Settings(const ProgramRun& run) const {
       {"--cutout", text(options_.cutout)},
       {"--mixup", text(run.order.mixup)},
       {"--dtype", absl::GetFlag(FLAGS_dtype)},
+      {"--drop_remainder", run.order.drop_remainder ? "true" : "false", /*fixed=*/true, /*unrecorded=*/"false"},
+      {"--norm_learning_rate", text(options_.norm_learning_rate), /*fixed=*/false, /*unrecorded=*/"0"},
+      {"--head_learning_rate", text(options_.head_learning_rate), /*fixed=*/false, /*unrecorded=*/"0"},
+      {"--weight_decay", text(options_.weight_decay), /*fixed=*/false, /*unrecorded=*/"0"},
+      {"--lookahead_end", text(options_.lookahead_end), /*fixed=*/false, /*unrecorded=*/"0"},
+      {"--per_pixel_mean", options_.per_pixel_mean ? "true" : "false", /*fixed=*/false, /*unrecorded=*/"false"},
   };
   for (const RunSetting& setting : OptimizerSettings()) settings.push_back(setting);
-  if (options_.resnet_depth > 0) {
+  if (options_.resnet_depth > 0 || options_.speedrun) {
     const std::string batch_norm = absl::GetFlag(FLAGS_batch_norm);
     settings.push_back({"--batch_norm", batch_norm});
     // Statistics of a tower are those of its share of the batch.
@@ -217,6 +315,10 @@ std::vector<RunSetting> Cifar10::Settings(const ProgramRun& run) const {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
+  std::vector<std::string> arguments = ExpandRecipe(std::vector<std::string>(argv, argv + argc), CifarRecipes());
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
   Cifar10 program;
-  return TrainingMain(argc, argv, kUsage, program);
+  return TrainingMain(static_cast<int>(arguments.size()), pointers.data(), kUsage, program);
 }

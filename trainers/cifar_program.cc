@@ -1,25 +1,57 @@
 #include "trainers/cifar_program.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/base/units.h"
+#include "framework/data/image_statistics.h"
+#include "models/layers/views.h"
 #include "models/networks/cifar_net.h"
 #include "models/networks/resnet.h"
+#include "models/networks/speedrun_net.h"
 #include "ops/array.h"
 #include "optim/variable_filter.h"
 #include "trainers/callbacks/progress.h"
 #include "trainers/datasets/textures.h"
+#include "trainers/grouped_rates.h"
 
 namespace belfry::trainers {
 namespace {
 
 constexpr int64_t kStaircaseEpochs = 350;
+constexpr int64_t kWhitenEpochs = 3;  // in which the biases of a SpeedrunNet's first layer train
+
+constexpr std::array<absl::string_view, 6> kSchedules = {"cosine",   "staircase", "constant",
+                                                         "triangle", "linear",    "step_decay"};
+
+// From a fifth of the peak at step 0 to the peak after 23 % of the steps, and to 7 % of it at the end; 0 from step
+// `end` on, if that is before.
+optim::Schedule Triangle(double peak, int64_t steps, int64_t end) {
+  const int64_t top = std::max<int64_t>(1, steps * 23 / 100);
+  const auto all = optim::Interpolated({0, top, std::max(steps, top + 1)}, {0.2 * peak, peak, 0.07 * peak});
+  if (end >= steps) return all;
+  std::vector<int64_t> at = {0};
+  if (end - 1 > top) at.push_back(top);
+  if (end > 1) at.push_back(end - 1);
+  std::vector<double> values;
+  for (const int64_t step : at) values.push_back(all.At(step));
+  at.push_back(std::max<int64_t>(end, 1));
+  values.push_back(0);
+  return optim::Interpolated(std::move(at), std::move(values));
+}
+
+int64_t EpochSteps(const ProgramRun& run) {
+  return data::BatchesPerEpoch(run.train->size(), run.order.batch_size, run.order.drop_remainder);
+}
 
 absl::StatusOr<data::Cifar10> OpenFiles(const std::string& data_dir, bool generated, World& world,
                                         absl::Time deadline) {
@@ -40,37 +72,83 @@ absl::StatusOr<data::Cifar10> OpenFiles(const std::string& data_dir, bool genera
 
 }  // namespace
 
+absl::Span<const absl::string_view> Schedules() { return kSchedules; }
+
 absl::Status CifarProgram::OpenData(ProgramRun& run) {
   ASSIGN_OR_RETURN(data_, OpenFiles(options_.data_dir, generated(), run.world, SteadyNow() + run.start_timeout));
   run.train = data_.train.get();
   run.test = data_.test.get();
-  if (options_.resnet_depth > 0) {
-    ASSIGN_OR_RETURN(const data::ChannelStatistics statistics, data::ComputeChannelStatistics(*data_.train));
-    run.order.images = {{"image", data::ResNetTraining(statistics)}};
-    evaluation_images_ = {{"image", data::ResNetEvaluation(statistics)}};
-  } else {
-    run.order.images = {{"image", data::TutorialTraining()}};
-    evaluation_images_ = {{"image", data::TutorialEvaluation()}};
+  if (options_.epochs > 0) {
+    run.training.steps = static_cast<int64_t>(std::floor(options_.epochs * static_cast<double>(EpochSteps(run))));
+    // The slow weights are the model, so the run ends when they have moved.
+    if (const int64_t every = options_.optimizer.lookahead; every > 0) run.training.steps -= run.training.steps % every;
   }
-  run.order.images["image"].cutout = options_.cutout;
+  return SetImages(run);
+}
+
+absl::Status CifarProgram::SetImages(ProgramRun& run) {
+  data::ImagePolicy train = data::TutorialTraining(), test = data::TutorialEvaluation();
+  if (options_.resnet_depth > 0 || options_.speedrun) {
+    ASSIGN_OR_RETURN(const data::ChannelStatistics statistics, data::ComputeChannelStatistics(*data_.train));
+    train = options_.speedrun ? data::SpeedrunTraining(statistics) : data::ResNetTraining(statistics);
+    test = data::ResNetEvaluation(statistics);
+  }
+  if (options_.per_pixel_mean) {
+    ASSIGN_OR_RETURN(test.mean, data::ComputeMeanImage(*data_.train));
+    test.normalise = data::ImagePolicy::Normalise::kPerPixel;
+    test.deviation.assign(data::kCifar10Channels, 255);
+    train.normalise = test.normalise;
+    train.mean = test.mean;
+    train.deviation = test.deviation;
+  }
+  if (options_.speedrun) {
+    ASSIGN_OR_RETURN(whitening_, data::WhiteningFilters(*data_.train, test));
+  }
+  train.cutout = options_.cutout;
+  run.order.images = {{"image", train}};
+  evaluation_images_ = {{"image", test}};
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<optim::Optimizer>> CifarProgram::MakeOptimizer(const ProgramRun& run) const {
-  const double rate = options_.learning_rate;
-  optim::Schedule schedule = rate;
-  if (options_.schedule == "cosine") schedule = optim::Cosine(rate, std::max<int64_t>(run.training.steps, 1));
-  if (options_.schedule == "staircase") {
-    const int64_t decay_steps = run.train->size() * kStaircaseEpochs / run.order.batch_size;
-    if (decay_steps == 0) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "A batch of %d is too large for --schedule=staircase: %d epochs of %d images do not fill a step",
-          run.order.batch_size, kStaircaseEpochs, run.train->size()));
-    }
-    schedule = optim::Exponential(rate, decay_steps, 0.1, true);
+absl::StatusOr<optim::Schedule> CifarProgram::MakeSchedule(const ProgramRun& run, double peak) const {
+  const int64_t steps = std::max<int64_t>(run.training.steps, 1);
+  if (options_.schedule == "cosine") return optim::Cosine(peak, steps);
+  if (options_.schedule == "linear") return optim::Polynomial(peak, steps);
+  if (options_.schedule == "triangle") return Triangle(peak, steps, steps);
+  if (options_.schedule == "step_decay") {
+    return optim::Piecewise({steps / 2 - 1, steps * 3 / 4 - 1}, {peak, peak * 0.1, peak * 0.01});
   }
+  if (options_.schedule != "staircase") return optim::Schedule(peak);
+  const int64_t decay_steps = run.train->size() * kStaircaseEpochs / run.order.batch_size;
+  if (decay_steps > 0) return optim::Exponential(peak, decay_steps, 0.1, true);
+  return absl::InvalidArgumentError(
+      absl::StrFormat("A batch of %d is too large for --schedule=staircase: %d epochs of %d images do not fill a step",
+                      run.order.batch_size, kStaircaseEpochs, run.train->size()));
+}
+
+absl::StatusOr<std::unique_ptr<optim::Optimizer>> CifarProgram::MakeOptimizer(const ProgramRun& run) const {
+  ASSIGN_OR_RETURN(const optim::Schedule schedule, MakeSchedule(run, options_.learning_rate));
   OptimizerChoice choice = options_.optimizer;
   if (choice.name.empty()) choice.name = options_.momentum == 0 ? "descent" : "momentum";
+  const int64_t steps = std::max<int64_t>(run.training.steps, 1);
+  if (options_.lookahead_end > 0) choice.lookahead_alpha = optim::Ramp(1, steps, options_.lookahead_end, 3);
+  if (options_.norm_learning_rate > 0 || options_.head_learning_rate > 0 || options_.weight_decay > 0) {
+    GroupedRates rates{.learning_rate = options_.learning_rate,
+                       .norm_learning_rate = options_.norm_learning_rate,
+                       .head_learning_rate = options_.head_learning_rate,
+                       .weight_decay = options_.weight_decay,
+                       .momentum = options_.momentum < 0 ? 0.9 : options_.momentum,
+                       .nesterov = choice.name == "nesterov",
+                       .muon = choice.name == "muon",
+                       .schedule = [&](double peak) { return *MakeSchedule(run, peak); }};
+    const int64_t whiten_steps = kWhitenEpochs * EpochSteps(run);
+    if (options_.speedrun && options_.schedule == "triangle") {
+      rates.whiten_schedule = [=](double peak) { return Triangle(peak, steps, whiten_steps); };
+    } else if (options_.speedrun && options_.schedule == "linear") {
+      rates.whiten_schedule = [=](double peak) { return optim::Polynomial(peak, whiten_steps); };
+    }
+    return WithLookahead(MakeGroupedOptimizer(rates), choice);
+  }
   choice.learning_rate = schedule;
   choice.momentum = options_.momentum;
   // All but the first and the last layer.
@@ -81,13 +159,22 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> CifarProgram::MakeOptimizer(co
 }
 
 // [N, 10] float32 for any dtype.
+Output CifarProgram::Network(const Scope& scope, Output images, bool training) const {
+  const auto logits = [&]() {
+    if (options_.resnet_depth > 0)
+      return models::ResNet(scope, images, {.depth = options_.resnet_depth, .training = training});
+    if (!options_.speedrun) return models::CifarNet(scope, images);
+    return models::SpeedrunNet(scope, images,
+                               {.unit_logits = options_.unit_logits, .training = training, .whitening = whitening_});
+  }();
+  return ops::Cast(scope.Named("logits"), logits, DType::kFloat32);
+}
+
 absl::StatusOr<Output> CifarProgram::Logits(const Scope& scope, const models::Batch& batch, bool training) const {
   Output images = batch["image"];
   if (options_.dtype != DType::kFloat32) images = ops::Cast(scope.Named("narrow"), images, options_.dtype);
-  const Output logits = options_.resnet_depth > 0
-                            ? models::ResNet(scope, images, {.depth = options_.resnet_depth, .training = training})
-                            : models::CifarNet(scope, images);
-  return ops::Cast(scope.Named("logits"), logits, DType::kFloat32);
+  const auto network = [&](Output views) { return Network(scope, views, training); };
+  return training ? network(images) : models::AverageOverViews(scope, images, options_.evaluate_views, network);
 }
 
 std::string CifarProgram::Header(const ProgramRun& run, const models::TrainStep& step) const {

@@ -5,6 +5,10 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "framework/base/tensor.h"
+#include "optim/schedule.h"
 #include "trainers/datasets/cifar10.h"
 #include "trainers/program/classifier_program.h"
 #include "trainers/program/optimizer_choice.h"
@@ -12,17 +16,29 @@
 namespace belfry::trainers {
 
 struct CifarOptions {
-  int resnet_depth = 0;  // 20, 32, 44 or 56; 0: the network of TensorFlow's tutorial
+  int resnet_depth = 0;  // 20, 32, 44 or 56
+  // models::SpeedrunNet, with SpeedrunNetOptions::unit_logits in the second case; otherwise, and without a depth, the
+  // network of TensorFlow's tutorial.
+  bool speedrun = false, unit_logits = false;
   DType dtype = DType::kFloat32;
   double learning_rate = 0.1;
-  std::string schedule = "cosine";  // or "constant", "staircase"
+  std::string schedule = "cosine";  // one of Schedules()
   double momentum = 0;
-  OptimizerChoice optimizer = {};   // with a name: instead of momentum, or descent if that is 0
+  OptimizerChoice optimizer = {};  // with a name: instead of momentum, or descent if that is 0
+  // GroupedRates; all 0: the rate is one, and decay the model's own.
+  double norm_learning_rate = 0, head_learning_rate = 0, weight_decay = 0;
+  double lookahead_end = 0;         // the slow weights' share at the last step, falling from 1; 0: half throughout
+  double epochs = 0;                // instead of TrainerOptions::steps; 0: those
+  int64_t evaluate_views = 1;       // models::AverageOverViews
+  bool per_pixel_mean = false;      // of a ResNet's images, instead of their normalisation by channels
   int64_t cutout = 0;               // data::ImagePolicy::cutout, in training
   std::string model = "cifar_net";  // the name of the network
   std::string data_dir = {};        // empty or "generated": a generated set
   bool confusion = true;            // the result has the confusion matrix
 };
+
+// "cosine", "staircase", "constant", "triangle", "linear", "step_decay".
+absl::Span<const absl::string_view> Schedules();
 
 // A run of cifar10, but for its flags.
 class CifarProgram : public ClassifierProgram {
@@ -41,6 +57,11 @@ class CifarProgram : public ClassifierProgram {
   CifarOptions options_;  // to be set before OpenData
 
  private:
+  absl::Status SetImages(ProgramRun& run);
+  Output Network(const Scope& scope, Output images, bool training) const;
+  absl::StatusOr<optim::Schedule> MakeSchedule(const ProgramRun& run, double peak) const;
+
+  Tensor whitening_;  // the first layer's weights of a SpeedrunNet
   data::Cifar10 data_;
 };
 
