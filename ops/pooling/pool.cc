@@ -8,6 +8,7 @@
 #include "ops/onednn/in_float32_impl.h"
 #include "ops/onednn/pooling.h"
 #include "ops/onednn/primitive_kernel_impl.h"
+#include "ops/pooling/disjoint_pool_impl.h"
 #include "ops/pooling/pool_impl.h"
 #include "ops/pooling/pooling_ops.h"
 
@@ -146,6 +147,14 @@ bool OneDnnFindsWinners(const KernelSpec& spec, DType winners) {
 template <class T>
 absl::StatusOr<Kernel> MakeMaxPool(const KernelSpec& spec) {
   const Pool2DShape shape = Geometry(spec, spec.inputs[0], PoolKind::kMax);
+  if constexpr (!std::is_same_v<T, double>) {
+    if (IsDisjoint(shape)) {
+      return Kernel{[shape](const KernelContext& context) {
+        DisjointMaxPool(shape, context.input<T>(0), context.output<T>(0), context.output<uint8_t>(1));
+        return absl::OkStatus();
+      }};
+    }
+  }
   if (OneDnnFindsWinners<T>(spec, spec.outputs[1].dtype)) {
     auto primitive = onednn::Pool2DForward(shape, /*training=*/true);
     if (!primitive.ok() || primitive->saved_bytes() == spec.outputs[1].bytes()) {
@@ -167,6 +176,14 @@ absl::StatusOr<Kernel> MakeMaxPool(const KernelSpec& spec) {
 template <class T>
 absl::StatusOr<Kernel> MakeMaxPoolGrad(const KernelSpec& spec) {
   const Pool2DShape shape = Geometry(spec, spec.inputs[0], PoolKind::kMax);
+  if constexpr (!std::is_same_v<T, double>) {
+    if (IsDisjoint(shape)) {
+      return Kernel{[shape](const KernelContext& context) {
+        DisjointMaxPoolGrad(shape, context.input<uint8_t>(1), context.input<T>(2), context.output<T>(0));
+        return absl::OkStatus();
+      }};
+    }
+  }
   if (OneDnnFindsWinners<T>(spec, spec.inputs[1].dtype)) {
     auto primitive = onednn::Pool2DBackward(shape);
     if (!primitive.ok() || primitive->saved_bytes() == spec.inputs[1].bytes()) {
