@@ -302,12 +302,13 @@ def train(options, model, data, log):
             if lookahead and step % 5 == 0:
                 lookahead.move(model, 0.95 ** 5 * (step / steps) ** 3)
             mean = loss.item() / (len(labels) if drop else 1)
-            log({"step": step - 1, "cross_entropy": mean})
+            log({"step": step - 1, "cross_entropy": mean, "seconds_step": time.perf_counter() - start})
+            seconds += time.perf_counter() - start
+            start = time.perf_counter()
             if options.print_every and (step - 1) % options.print_every == 0:
                 print(f"step {step - 1}  loss {mean:.4f}", flush=True)
             if step == steps:
                 break
-        seconds += time.perf_counter() - start
         if (epoch + 1) % options.evaluate_every_epochs == 0 and step < steps:
             reached = accuracy(model, data, recipe["views"], autocast)
             log({"step": step, "test_accuracy": reached})
