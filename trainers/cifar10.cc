@@ -53,8 +53,7 @@ ABSL_FLAG(double, norm_learning_rate, 0,
           "Peak learning rate of the offsets of batch normalisation and, with --optimizer=muon, of all that is no "
           "matrix, which then takes Nesterov's momentum. 0: --learning_rate.");
 ABSL_FLAG(double, head_learning_rate, 0,
-          "Peak learning rate of the last layer of a ResNet or speedrun_net. 0: "
-          "--learning_rate.");
+          "Peak learning rate of the last layer of a ResNet or speedrun_net. 0: --learning_rate.");
 ABSL_FLAG(double, weight_decay, 0,
           "Share of a variable that a step at its peak learning rate takes away, whatever that rate is, beside the "
           "weight decay that the networks of papers have. Not of what Muon updates.");
@@ -124,18 +123,20 @@ constexpr int64_t kGeneratedSteps = 2000, kCifarSteps = 4000;
 absl::StatusOr<data::AugmentBy> AugmentFromFlags(const DeviceSet& devices) {
   const std::string& on = absl::GetFlag(FLAGS_augment_on);
   RETURN_IF_ERROR(CheckChoice("augment_on", on, "places", {"auto", "host", "device"}));
-  const bool mixes = absl::GetFlag(FLAGS_mixup) > 0 || absl::GetFlag(FLAGS_per_pixel_mean),
-             resident = absl::GetFlag(FLAGS_data_on_device);
-  if (mixes && (on == "device" || resident)) {
-    return absl::InvalidArgumentError(absl::StrCat(resident ? "--data_on_device" : "--augment_on=device",
-                                                   " excludes --mixup, which mixes images on the host"));
+  const bool mixes = absl::GetFlag(FLAGS_mixup) > 0, resident = absl::GetFlag(FLAGS_data_on_device);
+  const bool on_host = mixes || absl::GetFlag(FLAGS_per_pixel_mean);
+  if (on_host && (on == "device" || resident)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(resident ? "--data_on_device" : "--augment_on=device",
+                     mixes ? " excludes --mixup, which mixes images on the host"
+                           : " excludes --per_pixel_mean, which is subtracted on the host"));
   }
   if (resident && on == "host") {
     return absl::InvalidArgumentError("--data_on_device excludes --augment_on=host: the host has no images to augment");
   }
   if (resident) return data::AugmentBy::kStepFromResident;
   const auto is_gpu = [&](int device) { return devices.device(device).type() == "GPU"; };
-  const bool automatic = on == "auto" && !mixes && absl::c_all_of(devices.TowerDevices(), is_gpu);
+  const bool automatic = on == "auto" && !on_host && absl::c_all_of(devices.TowerDevices(), is_gpu);
   return on == "device" || automatic ? data::AugmentBy::kStep : data::AugmentBy::kWorkers;
 }
 

@@ -27,9 +27,9 @@ TEST(Recipes, StandInFrontOfWhatIsGiven) {
 TEST(Recipes, LeaveOutWhatAnotherFlagReplaces) {
   EXPECT_THAT(Expand({"program", "--recipe=fast", "--steps", "5", "-batch_of_each=8"}),
               ElementsAre("program", "--rate=1.5", "--recipe=fast", "--steps", "5", "-batch_of_each=8"));
-  EXPECT_THAT(Expand({"program", "--recipe=fast", "--steps_and_more=5"}),
-              ElementsAre("program", "--rate=1.5", "--batch=1024", "--epochs=9.9", "--recipe=fast",
-                          "--steps_and_more=5"));
+  EXPECT_THAT(
+      Expand({"program", "--recipe=fast", "--steps_and_more=5"}),
+      ElementsAre("program", "--rate=1.5", "--batch=1024", "--epochs=9.9", "--recipe=fast", "--steps_and_more=5"));
 }
 
 TEST(Recipes, TheLastNameCounts) {

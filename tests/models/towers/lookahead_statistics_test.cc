@@ -27,10 +27,8 @@ std::vector<std::vector<double>> MovingMeans(int towers, BatchNormPolicy policy)
     return ops::Mean(tower, ops::Square(tower, BatchNorm(tower, "bn", batch["x"], {.momentum = kMomentum})));
   };
   const std::vector<data::Field> fields = {{"x", DType::kFloat32, {1}}};
-  const optim::Lookahead optimizer(optim::GradientDescent({.learning_rate = 0.01}),
-                                   {.steps = kEvery, .alpha = kAlpha});
-  const TrainStep step =
-      ReplicateTowers(Scope(graph), devices, fields, model, optimizer, {.batch_norm = policy});
+  const optim::Lookahead optimizer(optim::GradientDescent({.learning_rate = 0.01}), {.steps = kEvery, .alpha = kAlpha});
+  const TrainStep step = ReplicateTowers(Scope(graph), devices, fields, model, optimizer, {.batch_norm = policy});
   EXPECT_TRUE(graph.status().ok()) << graph.status();
   const auto session = Session::Create(graph, devices).value();
   EXPECT_TRUE(session->RunTarget(step.initialize).ok());
