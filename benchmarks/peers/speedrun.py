@@ -128,13 +128,16 @@ class SpeedrunNet(nn.Module):
 class Block(nn.Module):
     def __init__(self, channels, filters, stride):
         super().__init__()
-        self.stride, self.added = stride, filters - channels
-        self.conv1 = nn.Conv2d(channels, filters, 3, stride, padding=1, bias=False)
+        self.added = filters - channels
+        # As in Belfry, padding of an even image goes to the far sides with stride 2.
+        self.conv1 = nn.Conv2d(channels, filters, 3, stride, padding=1 if stride == 1 else 0, bias=False)
+        self.pad = (0, 1, 0, 1) if stride == 2 else None
         self.conv2 = nn.Conv2d(filters, filters, 3, padding=1, bias=False)
         self.norm1, self.norm2 = nn.BatchNorm2d(filters), nn.BatchNorm2d(filters)
 
     def forward(self, x):
-        y = self.norm2(self.conv2(functional.relu(self.norm1(self.conv1(x)))))
+        y = self.conv1(functional.pad(x, self.pad) if self.pad else x)
+        y = self.norm2(self.conv2(functional.relu(self.norm1(y))))
         if self.added:
             half = self.added // 2
             x = functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, half, self.added - half))
