@@ -1,5 +1,7 @@
 #include "framework/compiler/compile.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -40,8 +42,9 @@ class Dumper {
     return WriteFile(Path(stem + ".dot"), ProgramToDot(program, devices_));
   }
 
-  absl::Status Finish(const Plan& plan) {
-    return directory_.empty() ? absl::OkStatus() : WriteFile(Path("plan.txt"), plan.ToText(devices_));
+  absl::Status Finish(const Plan& plan, const std::string& verified) {
+    if (directory_.empty()) return absl::OkStatus();
+    return WriteFile(Path("plan.txt"), absl::StrCat(plan.ToText(devices_), verified));
   }
 
  private:
@@ -79,10 +82,9 @@ void FindVariableUses(Plan& plan) {
   std::sort(plan.written.begin(), plan.written.end());
 }
 
-// True in debug builds and where the environment variable BELFRY_VERIFY_PLANS is set, as in tests.
-bool VerifiesPlans() {
+bool Verifies(const CompileOptions& options) {
 #ifdef NDEBUG
-  return std::getenv("BELFRY_VERIFY_PLANS") != nullptr;
+  return options.verify || std::getenv("BELFRY_VERIFY_PLANS") != nullptr;
 #else
   return true;
 #endif
@@ -146,8 +148,15 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   }
   if (options.fold == Fold::kWeights) DropPreparedConstants(program);
   FindVariableUses(*plan);
-  RETURN_IF_ERROR(dump.Finish(*plan));
-  if (VerifiesPlans()) RETURN_IF_ERROR(VerifyPlan(*plan).status());
+  if (!Verifies(options)) {
+    RETURN_IF_ERROR(dump.Finish(*plan, ""));
+  } else {
+    const absl::StatusOr<PlanCertificate> verified = VerifyPlan(*plan);
+    const std::string text = verified.ok() ? verified->ToText() : std::string(verified.status().message());
+    RETURN_IF_ERROR(dump.Finish(*plan, text + "\n"));
+    RETURN_IF_ERROR(verified.status());
+    if (options.verify) spdlog::info("{}", text);
+  }
   return CompiledPlan{std::move(plan), std::move(kernels)};
 }
 

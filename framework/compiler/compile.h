@@ -42,6 +42,9 @@ struct CompileOptions {
   // again instead of keeping them (RecomputeWithin); one that does not reach the limit so takes as little as it can.
   size_t arena_limit = 0;
   Fold fold = Fold::kSmall;
+  // Proves that the plan computes the program (verify/verify.h), and logs the certificate. Without it, that is done in
+  // silence in debug builds, and where the environment variable BELFRY_VERIFY_PLANS is set, as in tests.
+  bool verify = false;
   // If not empty: a directory, created if it does not exist, to which the program is written after every pass, as text
   // and as Graphviz, and the plan at the end.
   std::string dump_directory = {};

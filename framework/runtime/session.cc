@@ -158,6 +158,7 @@ absl::StatusOr<CompiledPlan> Session::CompileNow(const ProgramRequest& request, 
                          .recompute = options_.recompute,
                          .arena_limit = arena_limit_,
                          .fold = options_.fold,
+                         .verify = options_.verify_plan,
                          .dump_directory = dump_directory};
   if (options_.check_numerics) options.fuse_elementwise_from = std::numeric_limits<int64_t>::max();
   return Compile(graph_, request, devices_, placement_.device, options);

@@ -48,6 +48,7 @@ struct SessionOptions {
   size_t arena_limit = 0;                     // of each step: CompileOptions::arena_limit
   Fold fold = Fold::kSmall;                   // what is computed when a step is compiled
   size_t plan_cache_bytes = size_t{1} << 30;  // memory of plans that are not running: PlanCache
+  bool verify_plan = false;                   // CompileOptions::verify
   std::string dump_plan = {};                 // directory for step_<n> of the n-th step compiled, or empty:
                                               // CompileOptions::dump_directory
 };

@@ -30,6 +30,10 @@ ABSL_FLAG(bool, cuda_graphs, true, "On GPUs, capture a steady step as a CUDA gra
 ABSL_FLAG(bool, log_device_placement, false, "Print the device of every node.");
 ABSL_FLAG(bool, allow_soft_placement, false,
           "If a requested device does not exist, use one that does, and log the change.");
+ABSL_FLAG(
+    bool, verify_plan, false,
+    "Prove of each plan, before it runs, that every kernel reads what the program says, in any order of execution "
+    "that the plan allows, and print the certificate; a flaw ends the run.");
 ABSL_FLAG(std::string, dump_plan, "",
           "Directory for the program after every compiler pass, as text and as Graphviz. Created if missing.");
 ABSL_FLAG(double, step_timeout, -1,
@@ -119,6 +123,7 @@ absl::StatusOr<SessionOptions> SessionOptionsFromFlags(const DeviceSet& devices)
                          .debug_sync = absl::GetFlag(FLAGS_debug_sync),
                          .check_numerics = absl::GetFlag(FLAGS_check_numerics),
                          .recompute = *recompute,
+                         .verify_plan = absl::GetFlag(FLAGS_verify_plan),
                          .dump_plan = absl::GetFlag(FLAGS_dump_plan)};
   if (limit > 0) options.timeout = absl::Seconds(limit);
   return options;

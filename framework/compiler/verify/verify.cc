@@ -449,7 +449,7 @@ std::string PlanCertificate::ToText() const {
   return absl::StrCat("Verified: ", nodes, " nodes on ", streams, " streams with ", waits, " waits; ", reads,
                       " reads see what the program says, and ", writes, " writes wait for what was there; ",
                       collectives, " collectives of ", ranks, " ranks meet in one order; ", fetches,
-                      " results stay to the end.\n");
+                      " results stay to the end.");
 }
 
 absl::StatusOr<PlanCertificate> VerifyPlan(const Plan& plan) { return Verifier(plan).Run(); }
