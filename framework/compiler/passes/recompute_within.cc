@@ -270,7 +270,6 @@ class StepSimulation {
     ProgramNode node = nodes_[i];
     ++repeats_[i];
     node.name = absl::StrCat(node.name, "/again", repeats_[i] > 1 ? absl::StrCat("_", repeats_[i]) : "");
-    node.control_inputs.clear();  // they have run
     node.inputs = Present(node, at);
     plan_.recomputation.flops += FlopsOf(plan_.program, nodes_[i]);
     plan_.recomputation.bytes += BytesMoved(plan_.program, nodes_[i]);
@@ -380,7 +379,6 @@ class StepSimulation {
       ProgramNode view = node;
       view.name = absl::StrCat(node.name, "/again", views_.size());
       view.inputs[0] = of;
-      view.control_inputs.clear();
       found->second = Add(std::move(view), at, value.node);
     }
     return {found->second, value.index};
