@@ -241,7 +241,9 @@ TEST_P(MemoryPlanTest, RandomGraphs) {
   }
   EXPECT_GT(recomputed, 0);
   // On several devices, others read most values, which are therefore kept.
-  if (GetParam().devices == 1) EXPECT_GT(within, 0);
+  if (GetParam().devices == 1) {
+    EXPECT_GT(within, 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, MemoryPlanTest,
