@@ -22,7 +22,7 @@
 ABSL_FLAG(
     std::string, recipe, "",
     "A published training: the flags below that it sets, which flags on the command line replace. speedrun: "
-    "airbench94_compiled (Jordan, 2024), 94 % in 9.9 epochs. record: airbench94_muon, in 8. resnet: ResNet-20 as in He "
+    "airbench94_compiled (Jordan, 2024), 9.9 epochs. record: airbench94_muon, 8 epochs. resnet: ResNet-20 as in He "
     "et al., 2016, section 4.2, 64,000 steps. Empty: none.");
 ABSL_FLAG(
     std::string, model, "cifar_net",
@@ -108,7 +108,7 @@ constexpr char kUsage[] = R"(Trains a network on CIFAR-10 with a tower, or sever
 
   cifar10 --devices=cpu:2                   2,000 steps on a generated set: ten classes of textured shapes
   cifar10 --devices=cpu:2 --data_dir=DIR    4,000 steps on CIFAR-10 in its binary format (DIR/data_batch_1.bin ...)
-  cifar10 --devices=cpu:4 --recipe=speedrun --data_dir=DIR   94 % in 10 epochs
+  cifar10 --devices=cpu:4 --recipe=speedrun --data_dir=DIR   10 epochs, as airbench94 trains
   cifar10 --devices=cpu:4 --recipe=resnet --data_dir=DIR     ResNet-20 as in its paper
 
 --batch_size is the batch of a whole step. It is split evenly over the towers and gradients are averaged, so the number
