@@ -118,6 +118,9 @@ absl::Status StepTable::RunSeries(const data::Batch& batch) {
     RETURN_IF_ERROR(runs[static_cast<size_t>(index)]->Run(feeds_));
   }
   feeds_.clear();
+  // An asynchronous device may still find an error in the last run. The update, which would apply the sums without that
+  // tower, must not be in its queue by then.
+  for (PreparedStep* const run : runs) RETURN_IF_ERROR(run->Wait());
   return absl::OkStatus();
 }
 

@@ -39,8 +39,9 @@ class StepTable {
   // The tensors to feed to it, valid until the next call; none with towers in series. InvalidArgument if the batch, of
   // a source of the user's own, is not divided as data::RangeOfTower says.
   absl::StatusOr<absl::Span<const Tensor>> Feeds(const data::Batch& batch);
-  // Runs the towers in series on the batch, which Feeds has checked; the step that Find returns then applies the sums.
-  // Does nothing if there are none in series. Errors: those of Session::Prepare and PreparedStep::Run.
+  // Runs the towers in series on the batch, which Feeds has checked, and waits for them; the step that Find returns
+  // then applies the sums. Does nothing if there are none in series. Errors: those of Session::Prepare and
+  // PreparedStep::Run.
   absl::Status RunSeries(const data::Batch& batch);
   // Waits until the last runs of all steps are done. Errors: those that occurred after PreparedStep::Run returned.
   absl::Status Wait();
