@@ -20,6 +20,8 @@
 namespace belfry {
 namespace {
 
+constexpr bool kDebugBuild = BELFRY_DEBUG_BUILD != 0;
+
 absl::Status WriteFile(const std::filesystem::path& path, const std::string& text) {
   std::ofstream file(path);
   file << text;
@@ -82,12 +84,16 @@ void FindVariableUses(Plan& plan) {
   std::sort(plan.written.begin(), plan.written.end());
 }
 
-bool Verifies(const CompileOptions& options) {
-#ifdef NDEBUG
-  return options.verify || std::getenv("BELFRY_VERIFY_PLANS") != nullptr;
-#else
-  return true;
-#endif
+// Verifies the plan, if it is to be, and writes it with the result.
+absl::Status VerifyAndDump(const Plan& plan, const CompileOptions& options, Dumper& dump) {
+  const bool asked = options.verify || std::getenv("BELFRY_VERIFY_PLANS") != nullptr;
+  if (!asked && !kDebugBuild) return dump.Finish(plan, "");
+  const absl::StatusOr<PlanCertificate> verified = VerifyPlan(plan);
+  const std::string text = verified.ok() ? verified->ToText() : std::string(verified.status().message());
+  RETURN_IF_ERROR(dump.Finish(plan, text + "\n"));
+  RETURN_IF_ERROR(verified.status());
+  if (options.verify) spdlog::info("{}", text);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -148,15 +154,7 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   }
   if (options.fold == Fold::kWeights) DropPreparedConstants(program);
   FindVariableUses(*plan);
-  if (!Verifies(options)) {
-    RETURN_IF_ERROR(dump.Finish(*plan, ""));
-  } else {
-    const absl::StatusOr<PlanCertificate> verified = VerifyPlan(*plan);
-    const std::string text = verified.ok() ? verified->ToText() : std::string(verified.status().message());
-    RETURN_IF_ERROR(dump.Finish(*plan, text + "\n"));
-    RETURN_IF_ERROR(verified.status());
-    if (options.verify) spdlog::info("{}", text);
-  }
+  RETURN_IF_ERROR(VerifyAndDump(*plan, options, dump));
   return CompiledPlan{std::move(plan), std::move(kernels)};
 }
 

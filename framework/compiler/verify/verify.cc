@@ -67,6 +67,8 @@ class Verifier {
   absl::Status Access(int node, Moment moment);
   absl::Status CheckOverlaps(int node) const;
   absl::Status Read(int node, Value value, bool fetch, Moment moment);
+  absl::Status CheckVersion(int node, Value value, bool fetch);
+  absl::Status CheckContent(int node, Value value);
   absl::Status Write(int node, const Place& place, Content content, Moment moment);
   absl::Status CheckFetches();
 
@@ -349,56 +351,10 @@ absl::Status Verifier::Read(int node, Value value, bool fetch, Moment moment) {
   const std::string what = absl::StrCat("'", nodes_[value.node].name, "'");
   if (!place.known()) return Flaw(node, absl::StrCat("reads ", what, ", which has no place"));
   ++certificate_.reads;
-  if (source.variable && place.space != Space{-1, source.value.node}) {
-    return Flaw(node, absl::StrCat("reads ", what, " elsewhere than in its variable"));
-  }
-  if (source.variable && source.begin != place.range.begin) {
-    return Flaw(node, absl::StrCat("reads ", what, " at byte ", place.range.begin, " instead of ", source.begin));
-  }
-  History& history = histories_[place.space];
-  const int variable = source.value.node;
-  absl::Status status;
-  if (source.variable) {
-    // What no write of the step covers yet was there before it.
-    const auto expected = [&](Range part) {
-      return fetch ? versions_.ExpectedAfter(value.node, variable, part) : versions_.Expected(node, variable, part);
-    };
-    size_t at = place.range.begin;
-    std::vector<Range> untouched;
-    history.ForEach(place.range, [&](Range part, Segment&) {
-      if (at < part.begin) untouched.push_back({at, part.begin});
-      at = part.end;
-    });
-    if (at < place.range.end) untouched.push_back({at, place.range.end});
-    for (const Range& part : untouched) {
-      if (expected(part) >= 0) return Flaw(node, absl::StrCat("reads ", what, " before it is updated"));
-      if (!absl::c_binary_search(plan_.reads_before_writing, variable)) {
-        return Flaw(node, absl::StrCat("reads ", what, ", which is not in the list of variables that the step needs"));
-      }
-      history.Write(part, {{-1, 0}, 0}, {});
-    }
-    history.ForEach(place.range, [&](Range part, Segment& segment) {
-      const int version = expected(part);
-      if (segment.content.value.node != version) {
-        status.Update(Flaw(node, absl::StrCat("reads ", what, version < 0 ? " after" : " before", " it is updated by '",
-                                              nodes_[version < 0 ? segment.content.value.node : version].name, "'")));
-      }
-    });
-  } else {
-    if (history.Known(place.range) != place.range.end - place.range.begin) {
-      return Flaw(node, absl::StrCat("reads ", what, " before it is written"));
-    }
-    history.ForEach(place.range, [&](Range, Segment& segment) {
-      if (segment.content.value == source.value && segment.content.begin + source.begin == place.range.begin) return;
-      const int other = segment.content.value.node;
-      status.Update(Flaw(node, absl::StrCat("reads ", what, " where ",
-                                            other < 0 ? "a workspace" : absl::StrCat("'", nodes_[other].name, "'"),
-                                            " has been written")));
-    });
-  }
-  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(source.variable ? CheckVersion(node, value, fetch) : CheckContent(node, value));
   if (fetch) return absl::OkStatus();
-  history.ForEach(place.range, [&](Range, Segment& segment) {
+  absl::Status status;
+  histories_[place.space].ForEach(place.range, [&](Range, Segment& segment) {
     if (!Before(segment.written, moment)) {
       status.Update(Flaw(node, absl::StrCat("reads ", what, " without waiting for what writes it")));
     }
@@ -408,6 +364,63 @@ absl::Status Verifier::Read(int node, Value value, bool fetch, Moment moment) {
     } else {
       *own = {moment, node};
     }
+  });
+  return status;
+}
+
+// The bytes of a variable that `node` reads are those of the update that it is to see. What no write of the step covers
+// yet was there before it.
+absl::Status Verifier::CheckVersion(int node, Value value, bool fetch) {
+  const Source source = SourceOf(program_, value);
+  const Place place = PlaceOf(value);
+  const int variable = source.value.node;
+  const std::string what = absl::StrCat("'", nodes_[value.node].name, "'");
+  if (place.space != Space{-1, variable} || source.begin != place.range.begin) {
+    return Flaw(node, absl::StrCat("reads ", what, " elsewhere than in its variable"));
+  }
+  History& history = histories_[place.space];
+  const auto expected = [&](Range part) {
+    return fetch ? versions_.ExpectedAfter(value.node, variable, part) : versions_.Expected(node, variable, part);
+  };
+  size_t at = place.range.begin;
+  std::vector<Range> untouched;
+  history.ForEach(place.range, [&](Range part, Segment&) {
+    if (at < part.begin) untouched.push_back({at, part.begin});
+    at = part.end;
+  });
+  if (at < place.range.end) untouched.push_back({at, place.range.end});
+  for (const Range& part : untouched) {
+    if (expected(part) >= 0) return Flaw(node, absl::StrCat("reads ", what, " before it is updated"));
+    if (!absl::c_binary_search(plan_.reads_before_writing, variable)) {
+      return Flaw(node, absl::StrCat("reads ", what, ", which is not in the list of variables that the step needs"));
+    }
+    history.Write(part, {}, {});
+  }
+  absl::Status status;
+  history.ForEach(place.range, [&](Range part, Segment& segment) {
+    const int version = expected(part), seen = segment.content.value.node;
+    if (seen == version) return;
+    status.Update(Flaw(node, absl::StrCat("reads ", what, version < seen ? " after" : " before", " it is updated by '",
+                                          nodes_[std::max(version, seen)].name, "'")));
+  });
+  return status;
+}
+
+// The bytes that `node` reads are those of the output that the program names.
+absl::Status Verifier::CheckContent(int node, Value value) {
+  const Source source = SourceOf(program_, value);
+  const Place place = PlaceOf(value);
+  const std::string what = absl::StrCat("'", nodes_[value.node].name, "'");
+  History& history = histories_[place.space];
+  if (history.Known(place.range) != place.range.end - place.range.begin) {
+    return Flaw(node, absl::StrCat("reads ", what, " before it is written"));
+  }
+  absl::Status status;
+  history.ForEach(place.range, [&](Range, Segment& segment) {
+    if (segment.content.value == source.value && segment.content.begin + source.begin == place.range.begin) return;
+    const int other = segment.content.value.node;
+    const std::string writer = other < 0 ? "a workspace" : absl::StrCat("'", nodes_[other].name, "'");
+    status.Update(Flaw(node, absl::StrCat("reads ", what, " where ", writer, " has been written")));
   });
   return status;
 }
