@@ -20,6 +20,7 @@
 #include "benchmarks/training_run.h"
 #include "framework/base/status.h"
 #include "framework/data/augment.h"
+#include "framework/data/image_statistics.h"
 #include "framework/data/prefetcher.h"
 
 ABSL_FLAG(int, rounds, 15, "Measurements of each configuration, taken in turn.");

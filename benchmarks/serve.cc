@@ -24,8 +24,7 @@ absl::StatusOr<int64_t> PeakBytes(const TrainingRun& run, const MemoryUse& befor
     if (device.type() == "GPU") of_gpus += static_cast<int64_t>(device.counters().peak_bytes_in_use);
   }
   if (of_gpus > 0) return of_gpus;
-  ASSIGN_OR_RETURN(const MemoryUse now, ReadMemoryUse());
-  return now.peak_bytes - before.anonymous_bytes;
+  return PeakBeyond(before);
 }
 
 void Say(std::ostream& out, const nlohmann::json& message) { out << message.dump() << std::endl; }
@@ -43,8 +42,27 @@ absl::StatusOr<double> ParseGo(absl::string_view line) {
   return seconds;
 }
 
+absl::StatusOr<int64_t> PeakBeyond(const MemoryUse& before) {
+  ASSIGN_OR_RETURN(const MemoryUse now, ReadMemoryUse());
+  return now.peak_bytes - before.anonymous_bytes;
+}
+
+absl::Status AnswerCommands(const std::vector<double>& compared,
+                            absl::FunctionRef<absl::StatusOr<double>(double seconds)> rate,
+                            absl::FunctionRef<absl::StatusOr<int64_t>()> peak_bytes, std::istream& in,
+                            std::ostream& out) {
+  Say(out, {{"losses", compared}, {"version", absl::StrCat("compiled by ", __VERSION__)}});
+  for (std::string line; std::getline(in, line) && line != "quit";) {
+    ASSIGN_OR_RETURN(const double seconds, ParseGo(line));
+    ASSIGN_OR_RETURN(const double steps, rate(seconds));
+    ASSIGN_OR_RETURN(const int64_t peak, peak_bytes());
+    Say(out, {{"steps_per_second", steps}, {"peak_bytes", peak}});
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Serve(TrainingRun& run, const MemoryUse& before, std::istream& in, std::ostream& out) {
-  std::vector<float> losses;
+  std::vector<double> losses;
   for (int i = 0; i < run.model().compared_losses; ++i) {
     RETURN_IF_ERROR(run.Step());
     losses.push_back(run.loss());
@@ -53,16 +71,14 @@ absl::Status Serve(TrainingRun& run, const MemoryUse& before, std::istream& in, 
   RETURN_IF_ERROR(run.Wait());
   // If this is not allowed, memory that was needed only for making the plan counts too.
   ForgetPeak().IgnoreError();
-  Say(out, {{"losses", losses}, {"version", absl::StrCat("compiled by ", __VERSION__)}});
-  for (std::string line; std::getline(in, line) && line != "quit";) {
-    ASSIGN_OR_RETURN(const double seconds, ParseGo(line));
+  const auto rate = [&](double seconds) -> absl::StatusOr<double> {
     absl::Status status;
-    const double rate = Rate([&] { status.Update(run.Step()); }, seconds, [&] { status.Update(run.Wait()); });
+    const double steps = Rate([&] { status.Update(run.Step()); }, seconds, [&] { status.Update(run.Wait()); });
     RETURN_IF_ERROR(status);
-    ASSIGN_OR_RETURN(const int64_t peak, PeakBytes(run, before));
-    Say(out, {{"steps_per_second", rate}, {"peak_bytes", peak}});
-  }
-  return absl::OkStatus();
+    return steps;
+  };
+  return AnswerCommands(
+      losses, rate, [&] { return PeakBytes(run, before); }, in, out);
 }
 
 }  // namespace belfry::benchmarks

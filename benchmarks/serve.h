@@ -2,10 +2,13 @@
 // benchmarks/peers/README.md.
 #pragma once
 
+#include <cstdint>
 #include <istream>
 #include <ostream>
 #include <string>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "benchmarks/memory_use.h"
@@ -15,6 +18,16 @@ namespace belfry::benchmarks {
 
 // Parses "go SECONDS". InvalidArgument for any other line, or unless SECONDS is positive and at most an hour.
 absl::StatusOr<double> ParseGo(absl::string_view line);
+
+// Answers commands of the protocol from `in` on `out` until "quit" or the end of input. `compared` are the numbers that
+// other programs must reproduce; `rate` returns steps per second, measured for about so many seconds, and `peak_bytes`
+// the peak memory. Errors: theirs, and those of ParseGo.
+absl::Status AnswerCommands(const std::vector<double>& compared,
+                            absl::FunctionRef<absl::StatusOr<double>(double seconds)> rate,
+                            absl::FunctionRef<absl::StatusOr<int64_t>()> peak_bytes, std::istream& in,
+                            std::ostream& out);
+// The peak memory of this process in bytes, less the memory in use at `before`.
+absl::StatusOr<int64_t> PeakBeyond(const MemoryUse& before);
 
 // Trains the first steps and prints their losses, warms up, then answers lines from `in` on `out` until "quit" or the
 // end of input. `before` is the memory in use before `run` was created; only memory beyond it is reported.

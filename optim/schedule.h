@@ -51,7 +51,7 @@ Schedule Interpolated(std::vector<int64_t> steps, std::vector<double> values);
 Schedule Exponential(double initial, int64_t decay_steps, double rate, bool staircase = false);
 // From `initial` to `end` over decay_steps, then `end`; power 1 is linear.
 Schedule Polynomial(double initial, int64_t decay_steps, double end = 0, double power = 1);
-// From `initial` to `end` over `steps`, slowly at first for a power above 1, then `end`.
+// A rise or fall from `initial` to `end` over `steps`, slow at first for a power above 1; then `end`.
 Schedule Ramp(double initial, int64_t steps, double end, double power = 1);
 // Half a cosine from `initial` to `floor` over decay_steps, then `floor`.
 Schedule Cosine(double initial, int64_t decay_steps, double floor = 0);

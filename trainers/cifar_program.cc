@@ -33,8 +33,8 @@ constexpr int64_t kWhitenEpochs = 3;  // in which the biases of a SpeedrunNet's 
 constexpr std::array<absl::string_view, 6> kSchedules = {"cosine",   "staircase", "constant",
                                                          "triangle", "linear",    "step_decay"};
 
-// From a fifth of the peak at step 0 to the peak after 23 % of the steps, and to 7 % of it at the end; 0 from step
-// `end` on, if that is before.
+// A rise from a fifth of the peak to all of it at 23 % of the steps, then a fall to 7 % at the last; 0 from step `end`
+// on, if that comes first.
 optim::Schedule Triangle(double peak, int64_t steps, int64_t end) {
   const int64_t top = std::max<int64_t>(1, steps * 23 / 100);
   const auto all = optim::Interpolated({0, top, std::max(steps, top + 1)}, {0.2 * peak, peak, 0.07 * peak});

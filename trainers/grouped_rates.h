@@ -22,7 +22,7 @@ struct GroupedRates {
   // takes Nesterov's momentum 0.85 (Jordan, airbench94_muon, 2024).
   bool muon = false;
   std::function<optim::Schedule(double peak)> schedule = {};
-  // That of whiten/biases, if the model has them; null: the schedule of all.
+  // The schedule of whiten/biases, if the model has them; null: `schedule`.
   std::function<optim::Schedule(double peak)> whiten_schedule = {};
 };
 

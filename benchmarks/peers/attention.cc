@@ -17,7 +17,6 @@
 #include "benchmarks/serve.h"
 #include "framework/base/status.h"
 #include "framework/graph/gradients.h"
-#include "nlohmann/json.hpp"
 #include "ops/array.h"
 #include "ops/attention.h"
 #include "ops/builtin_ops.h"
@@ -89,25 +88,22 @@ absl::Status Run() {
     values.push_back(RootMeanSquare(value[0]));
   }
   ASSIGN_OR_RETURN(const auto step, session->Prepare({}, {}, {result.node}));
-  absl::Status status;
-  const auto rate = [&](double seconds) { return Rate([&] { status.Update(step->Run()); }, seconds); };
-  rate(0.2);
+  const auto rate = [&](double seconds) -> absl::StatusOr<double> {
+    absl::Status status;
+    const double steps = Rate([&] { status.Update(step->Run()); }, seconds);
+    RETURN_IF_ERROR(status);
+    return steps;
+  };
+  RETURN_IF_ERROR(rate(0.2).status());
   ForgetPeak().IgnoreError();
   if (!absl::GetFlag(FLAGS_serve)) {
-    const double milliseconds = 1e3 / rate(1);
+    ASSIGN_OR_RETURN(const double steps, rate(1));
     std::printf("attention %s, %s: %.3f ms\n", y_shape.ToString().c_str(),
-                absl::GetFlag(FLAGS_backward) ? "forward and backward" : "forward", milliseconds);
-    return status;
+                absl::GetFlag(FLAGS_backward) ? "forward and backward" : "forward", 1e3 / steps);
+    return absl::OkStatus();
   }
-  const auto say = [](const nlohmann::json& message) { std::cout << message.dump() << std::endl; };
-  say({{"losses", values}, {"version", absl::StrCat("compiled by ", __VERSION__)}});
-  for (std::string line; std::getline(std::cin, line) && line != "quit";) {
-    ASSIGN_OR_RETURN(const double seconds, ParseGo(line));
-    const double steps = rate(seconds);
-    ASSIGN_OR_RETURN(const MemoryUse now, ReadMemoryUse());
-    say({{"steps_per_second", steps}, {"peak_bytes", now.peak_bytes - before.anonymous_bytes}});
-  }
-  return status;
+  return AnswerCommands(
+      values, rate, [&] { return PeakBeyond(before); }, std::cin, std::cout);
 }
 
 }  // namespace

@@ -18,7 +18,6 @@
 #include "framework/base/status.h"
 #include "framework/data/pictures/pictures.h"
 #include "framework/data/prefetcher.h"
-#include "nlohmann/json.hpp"
 
 ABSL_FLAG(std::string, data_dir, "", "Folder of JPEG files, in a folder for each class.");
 ABSL_FLAG(int64_t, size, 224, "Height and width of an example.");
@@ -66,25 +65,22 @@ absl::Status Run() {
                                                                                .drop_remainder = true,
                                                                                .images = {{"image", Policy(true)}},
                                                                                .threads = 0}));
-  absl::Status status;
-  const auto rate = [&](double seconds) { return Rate([&] { status.Update(batches->Next().status()); }, seconds); };
-  rate(0.2);
+  const auto rate = [&](double seconds) -> absl::StatusOr<double> {
+    absl::Status status;
+    const double steps = Rate([&] { status.Update(batches->Next().status()); }, seconds);
+    RETURN_IF_ERROR(status);
+    return steps;
+  };
+  RETURN_IF_ERROR(rate(0.2).status());
   ForgetPeak().IgnoreError();
   if (!absl::GetFlag(FLAGS_serve)) {
+    ASSIGN_OR_RETURN(const double steps, rate(3));
     std::printf("pictures of %d x %d: %.0f images/s\n", static_cast<int>(size), static_cast<int>(size),
-                static_cast<double>(batch) * rate(3));
-    return status;
+                static_cast<double>(batch) * steps);
+    return absl::OkStatus();
   }
-  const auto say = [](const nlohmann::json& message) { std::cout << message.dump() << std::endl; };
-  say({{"losses", compared}, {"version", absl::StrCat("compiled by ", __VERSION__)}});
-  for (std::string line; std::getline(std::cin, line) && line != "quit";) {
-    ASSIGN_OR_RETURN(const double seconds, ParseGo(line));
-    const double steps = rate(seconds);
-    RETURN_IF_ERROR(status);
-    ASSIGN_OR_RETURN(const MemoryUse now, ReadMemoryUse());
-    say({{"steps_per_second", steps}, {"peak_bytes", now.peak_bytes - before.anonymous_bytes}});
-  }
-  return status;
+  return AnswerCommands(
+      compared, rate, [&] { return PeakBeyond(before); }, std::cin, std::cout);
 }
 
 }  // namespace

@@ -156,7 +156,7 @@ def compare(options):
     finally:
         for each in sides:
             each.close()
-    # By processor time, which others that want the cores do not lengthen; tf.data has more threads than one.
+    # Rates are per second of processor time, because tf.data has several threads and other programs may run.
     speeds = [[rate / cores for rate, cores in zip(each.rates, each.cores)] for each in sides]
     for each, speed in zip(sides, speeds):
         ratio = [ours / theirs for ours, theirs in zip(speeds[0], speed)]

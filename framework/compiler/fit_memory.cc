@@ -13,7 +13,7 @@ namespace {
 // Budgets to try, as shares of the limit: places in an arena leave gaps, and the simulation does not see all that
 // streams and collectives keep.
 constexpr double kShares[] = {1, 0.985, 0.97, 0.95, 0.93, 0.9, 0.86, 0.8, 0.7};
-// If none fits, budgets that fall by this factor from the memory without recomputation, to find the least.
+// The ratio of each further budget to the one before, from the memory without recomputation down, if none fits.
 constexpr double kFall = 0.75;
 constexpr int kFalls = 6;
 

@@ -103,7 +103,7 @@ std::string CriticalPathText(const Plan& plan, const DeviceSet& devices) {
   return text;
 }
 
-// What a limit of memory saves and costs; empty if the plan recomputes nothing for it.
+// The savings and the cost of a memory limit; empty if the plan recomputes nothing for it.
 std::string RecomputationText(const Plan& plan, const DeviceSet& devices) {
   const Recomputation& again = plan.recomputation;
   if (again.nodes == 0) return "";

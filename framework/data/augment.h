@@ -74,13 +74,11 @@ ImagePolicy TutorialEvaluation();
 // True for a field of uint8 [H, W, C].
 bool HoldsImages(const Field& field);
 
-// Mean and standard deviation of each channel over all pixels of a dataset's images.
+// Mean and standard deviation of each channel over all pixels of a dataset's images, in units of the bytes
+// (ComputeChannelStatistics, image_statistics.h).
 struct ChannelStatistics {
   std::vector<float> mean = {}, deviation = {};
 };
-// Those of the field `name` (image_statistics.cc). InvalidArgument if the dataset is empty or the field does not hold
-// images; NotFound if there is none of that name; otherwise the dataset's own errors.
-absl::StatusOr<ChannelStatistics> ComputeChannelStatistics(const Dataset& dataset, const std::string& name = "image");
 
 // He et al., "Deep residual learning" (2016), section 4.2. Training: 4 pixels of padding, random 32 x 32 crop, flip,
 // per-channel normalisation. Evaluation: normalisation.

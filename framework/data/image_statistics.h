@@ -1,4 +1,4 @@
-// Statistics of the images of a dataset: their mean, and the filters that whiten their patches.
+// Statistics of the images of a dataset: means, deviations, and the filters that whiten their patches.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,11 @@
 
 namespace belfry::data {
 
-// The mean of each value of a dataset's images, [H, W, C], in units of the bytes. Errors as of
-// ComputeChannelStatistics (augment.h).
+// The statistics of the field `name`, in one pass over the dataset. InvalidArgument if the dataset is empty or the
+// field does not hold images; NotFound if there is none of that name; otherwise the dataset's own errors.
+absl::StatusOr<ChannelStatistics> ComputeChannelStatistics(const Dataset& dataset, const std::string& name = "image");
+
+// The mean of each value of a dataset's images, [H, W, C], in units of the bytes. Errors: as above.
 absl::StatusOr<std::vector<float>> ComputeMeanImage(const Dataset& dataset, const std::string& name = "image");
 
 struct WhiteningOptions {

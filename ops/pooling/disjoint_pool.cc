@@ -65,7 +65,7 @@ void MaxOf(const Pool2DShape& p, const T* image, const Covered& h, const Covered
   for (int64_t c = 0; c < size; ++c) winners[c] = static_cast<uint8_t>(winner[c]);
 }
 
-// By bits, for conversions of 16-bit floats would not be vectors.
+// The value if `taken`, otherwise 0. 16-bit floats are chosen by their bits, since conversions do not vectorise.
 template <class T>
 T OrZero(bool taken, T value) {
   if constexpr (kIsSixteenBit<T>) {

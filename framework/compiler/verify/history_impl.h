@@ -1,4 +1,4 @@
-// What was written where, and by whom it was read, in one memory while a plan is followed.
+// A record of the reads and writes of one memory while a plan is followed.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct Moment {
   int stream = -1, position = 0;
 };
 
-// What a range of bytes holds: `value`, whose first byte is at `begin`. Node -1: nothing that the step may read.
+// The content of a range of bytes: `value`, whose first byte is at `begin`. Node -1: nothing that the step may read.
 struct Content {
   Value value{-1, 0};
   size_t begin = 0;
@@ -43,9 +43,9 @@ class History {
  public:
   // Calls `see` on all that is known of the range, part by part.
   void ForEach(Range range, absl::FunctionRef<void(Range part, Segment& segment)> see);
-  // Replaces it. Nothing has read the new content.
+  // Replaces the content of the range. Nothing has read the new content.
   void Write(Range range, Content content, Moment moment);
-  // Bytes of the range that have a segment.
+  // The number of bytes of the range that belong to a segment.
   size_t Known(Range range) const;
 
  private:

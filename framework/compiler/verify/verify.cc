@@ -26,6 +26,8 @@ using verify::Source;
 using verify::SourceOf;
 using Kind = Instruction::Kind;
 
+absl::Status Wrong(absl::string_view text) { return absl::InternalError(absl::StrCat("The plan is wrong: ", text)); }
+
 // Follows the plan in one of the orders in which it may run, and keeps for each stream how far it is known to be behind
 // the others (a vector clock: Mattern, "Virtual time and global states of distributed systems", 1989). If no two
 // accesses of the same bytes are without an order by these clocks, every other execution gives each reader the same
@@ -55,7 +57,7 @@ class Verifier {
   };
 
   absl::Status Flaw(int node, const std::string& text) const {
-    return absl::InternalError(absl::StrCat("The plan is wrong: ", Describe(nodes_[node]), " ", text));
+    return Wrong(absl::StrCat(Describe(nodes_[node]), " ", text));
   }
   absl::Status CheckSizes() const;
   absl::Status CheckCollectives();
@@ -120,7 +122,7 @@ absl::Status Verifier::CheckSizes() const {
   const size_t count = nodes_.size();
   if (plan_.memory.outputs.size() != count || plan_.workspace_bytes.size() != count ||
       plan_.memory.workspace_offset.size() != count || plan_.in_place.size() != count) {
-    return absl::InternalError("The plan is wrong: its lists by node have other lengths than the nodes");
+    return Wrong("its lists by node have other lengths than the nodes");
   }
   for (int i = 0; i < static_cast<int>(count); ++i) {
     if (plan_.memory.outputs[i].size() != nodes_[i].outputs.size()) return Flaw(i, "lacks places of outputs");
@@ -186,9 +188,8 @@ absl::Status Verifier::CheckCollectives() {
   for (const auto& [group, of_group] : ranks) {
     const auto [first, is_new] = by_size.insert({program_.collectives[group].size, {group, of_group}});
     if (is_new || first->second.second == of_group) continue;
-    return absl::InternalError(absl::StrCat("The plan is wrong: collective ", program_.collectives[group].name, " has ",
-                                            of_group.size(), " ranks here and ",
-                                            program_.collectives[first->second.first].name, " has others"));
+    return Wrong(absl::StrCat("collective ", program_.collectives[group].name, " has ", of_group.size(),
+                              " ranks here and ", program_.collectives[first->second.first].name, " has others"));
   }
   certificate_.collectives = static_cast<int64_t>(ranks.size());
   return absl::OkStatus();
@@ -236,8 +237,8 @@ absl::Status Verifier::Follow() {
     if (next_[stream] == plan_.streams[stream].instructions.size()) continue;
     const Instruction& at = plan_.streams[stream].instructions[next_[stream]];
     return at.kind == Kind::kWait
-               ? absl::InternalError(absl::StrCat("The plan is wrong: stream ", stream, " waits for event ", at.index,
-                                                  ", which is never recorded before"))
+               ? Wrong(
+                     absl::StrCat("stream ", stream, " waits for event ", at.index, ", which is never recorded before"))
                : Flaw(at.index, "waits for the other devices of its collective, which wait for this one");
   }
   std::vector<bool> ran(nodes_.size());
@@ -270,7 +271,7 @@ absl::StatusOr<bool> Verifier::Advance(int stream) {
       break;
     case Kind::kRecord:
       if (!recorded_[at.index].empty()) {
-        return absl::InternalError(absl::StrCat("The plan is wrong: event ", at.index, " is recorded twice"));
+        return Wrong(absl::StrCat("event ", at.index, " is recorded twice"));
       }
       clock[stream] = position;
       recorded_[at.index] = clock;

@@ -11,12 +11,12 @@
 
 namespace belfry {
 
-// What was proved of a plan, and how much of it there was.
+// The result of a successful check, with counts of the facts that it proved.
 struct PlanCertificate {
   int64_t nodes = 0, streams = 0, waits = 0;  // that run; that run them; between streams
   int64_t reads = 0, writes = 0;              // of operands, each ordered against all others of the same bytes
   int64_t collectives = 0, ranks = 0, fetches = 0;
-  // For a person, in a few lines.
+  // A sentence for logs and dumps.
   std::string ToText() const;
 };
 
@@ -26,9 +26,8 @@ struct PlanCertificate {
 //   meet their collectives in one order.
 // - Every operand that a kernel, a collective or a fetch reads has the bytes that the program says: the output of that
 //   node, not yet overwritten, or the variable after the last update that the reader depends on, and before all others.
-// - No two accesses of the same bytes, of which one is a write, are without an order by streams and events. So what
-// holds
-//   in one order of execution holds in all.
+// - No two accesses of the same bytes, of which one is a write, are without an order by streams and events. Every
+//   other order of execution therefore has the same results.
 // - An output lies on an input of its own node only where the op and the kernel allow it, and a workspace on neither.
 // - Everything lies within its arena or variable.
 // - Each collective has each of its ranks once, the same ones as others of its size, and works on the bytes of its
@@ -37,7 +36,8 @@ struct PlanCertificate {
 //
 // It takes for granted that kernels touch nothing but their operands and workspace, and that passes before (fusing,
 // folding) kept the meaning of the program. Internal: what is wrong, with the nodes, their places and the user's line.
-// Takes about a microsecond for each operand and stream.
+// Takes time in proportion to operands times streams, and to nodes times updated variables
+// (./dev bench compile_time). Thread-safe.
 absl::StatusOr<PlanCertificate> VerifyPlan(const Plan& plan);
 
 }  // namespace belfry

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/tensor.h"
+#include "framework/data/image_statistics.h"
 #include "framework/data/in_memory.h"
 #include "tests/framework/io/io_testing.h"
 

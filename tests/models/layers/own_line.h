@@ -34,7 +34,7 @@ struct Call {
   int line;
   std::function<void(const Scope& s, const Wrong& w)> make;
 };
-// On one line each, which is the caller's.
+// A Call on a single line, so that __LINE__ is the line that its error must name.
 #define CALL(call)                                                                           \
   Call {                                                                                     \
 #call, __FILE__, __LINE__, [](const Scope& s, const Wrong& w) { (void)w, (void)(call); } \

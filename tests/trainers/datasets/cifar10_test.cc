@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/data/augment.h"
+#include "framework/data/image_statistics.h"
 #include "tests/trainers/datasets/random_records.h"
 
 namespace belfry::data {
