@@ -125,7 +125,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Op{"Silu", UNARY(std::isinf(x) ? (x < 0 ? -0.0L : x) : x* SigmoidOf(x)), 3, 3, {}, 800},
                     Op{"Sqrt", UNARY(std::sqrt(x)), 0.5, 0.5}, Op{"Rsqrt", UNARY(1 / std::sqrt(x)), 2, 2},
                     Op{"Reciprocal", UNARY(1 / x), 0.5, 0.5}, Op{"Square", UNARY(x* x), 0.5, 0.5},
-                    Op{"Sin", UNARY(std::sin(x)), 2, 2}, Op{"Cos", UNARY(std::cos(x)), 2, 2},
+                    // Eigen's float32 kernels were compared for every float32 number from 1e-4: at most 2.42 ulp away
+                    // on processors without fused multiply-add, 1.51 on others.
+                    Op{"Sin", UNARY(std::sin(x)), 2.5, 2}, Op{"Cos", UNARY(std::cos(x)), 2.5, 2},
                     Op{"Tan", UNARY(std::tan(x)), 2, 2}, Op{"Asin", UNARY(std::asin(x)), 2, 2},
                     Op{"Acos", UNARY(std::acos(x)), 2, 2}, Op{"Atan", UNARY(std::atan(x)), 2, 2},
                     Op{"Sinh", UNARY(std::sinh(x)), 3, 3}, Op{"Cosh", UNARY(std::cosh(x)), 3, 3},
