@@ -17,6 +17,7 @@
 #include "models/networks/mlp.h"
 #include "models/networks/pictures/picture_networks.h"
 #include "models/networks/resnet.h"
+#include "models/networks/speedrun_net.h"
 #include "models/networks/transformer.h"
 #include "models/networks/unet.h"
 #include "ops/array.h"
@@ -124,8 +125,8 @@ absl::Status UnknownModel(const std::string& name) {
   for (const models::PictureNetwork& network : models::PictureNetworks()) networks.push_back(network.name);
   return absl::InvalidArgumentError(absl::StrCat(
       "--model=", name,
-      " is unknown; expected cifar_net, cifar_net_no_lrn, resnet20 (or another depth of 6n + 2), unet, mlp, "
-      "dlrm, gpt, gpt_padded, gpt2, s5, or ",
+      " is unknown; expected cifar_net, cifar_net_no_lrn, resnet20 (or another depth of 6n + 2), speedrun, unet, "
+      "mlp, dlrm, gpt, gpt_padded, gpt2, s5, or ",
       kImageNet, " before one of ", absl::StrJoin(networks, ", ")));
 }
 
@@ -154,6 +155,9 @@ absl::StatusOr<BenchModel> FindModel(const std::string& name) {
     model.loss = ClassifierLoss([network](const Scope& scope, Output images) {
       return network->build(scope, images, {.classes = kImageNetClasses, .dropout = 0});
     });
+  } else if (name == "speedrun") {  // with a first layer that learns, too
+    model.fields[0].shape = {32, 32, 3};
+    model.loss = ClassifierLoss([](const Scope& scope, Output images) { return models::SpeedrunNet(scope, images); });
   } else if (name == "unet") {
     constexpr int64_t kSize = 128;
     model.fields = {{"inputs", DType::kFloat32, {kSize, kSize, 1}}, {"labels", DType::kInt32, {kSize, kSize}, 2}};

@@ -1,13 +1,15 @@
-// Benchmark of memory layouts for convolutions. Times every convolution of a training step, and its gradients, as the
-// plan runs it, in NHWC throughout; then oneDNN's own in NHWC, and in the blocked layouts that oneDNN prefers, without
-// the cost of converting anything to them. Last, the cost of converting the weights, which a framework saves if it
-// keeps them in that layout between steps.
+// Benchmark of algorithms and memory layouts for convolutions. Times every convolution of a training step, and its
+// gradients, as the plan runs it, in NHWC throughout; then by Winograd's algorithm, where there is one, and oneDNN's
+// own in NHWC, which shows whether the plan has the faster of the two; then oneDNN's in the blocked layouts that it
+// prefers, without the cost of converting anything to them. Last, the cost of converting the weights, which a framework
+// saves if it keeps them in that layout between steps. Convolutions of groups of channels are left out.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <dnnl.hpp>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -25,9 +27,11 @@
 #include "framework/base/status.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/onednn/versions.h"
+#include "ops/winograd/winograd_impl.h"
 
 ABSL_FLAG(std::string, models, "cifar_net,resnet20",
           "Models whose convolutions are measured; see --model of `training`.");
+ABSL_FLAG(int64_t, batch_size, 0, "Examples per step; 0: the model's default.");
 ABSL_FLAG(int, threads, 1, "Number of threads.");
 ABSL_FLAG(int, steps, 20, "Number of steps to trace.");
 ABSL_FLAG(int, rounds, 7, "Measurements of each primitive, taken in turn.");
@@ -43,10 +47,10 @@ using tag = memory::format_tag;
 
 constexpr int kWarmUpSteps = 5;
 
-enum class Pass { kForward, kInput, kFilter };
+using ops::winograd::Pass;
 
 const char* PassName(Pass pass) {
-  return pass == Pass::kForward ? "forward" : pass == Pass::kInput ? "input gradient" : "filter gradient";
+  return pass == Pass::kForward ? "forward" : pass == Pass::kBackwardData ? "input gradient" : "filter gradient";
 }
 
 // A kind of convolution in a step, and how often it occurs.
@@ -63,12 +67,12 @@ bool Describe(const Program& program, const ProgramNode& node, Convolution& conv
   const auto input = [&](int i) { return program.spec(node.inputs[i]); };
   if (absl::StrContains(node.op->name, "Conv2DBackpropFilter")) {
     // Only the filter's shape counts, and it is that of the output.
-    convolution.pass = Pass::kFilter;
+    convolution.pass = Pass::kBackwardWeights;
     convolution.shape = ops::Conv2DGeometry(node.attrs, input(0), node.outputs[0].shape);
     return true;
   }
   if (absl::StrContains(node.op->name, "Conv2DBackpropInput")) {
-    convolution.pass = Pass::kInput;
+    convolution.pass = Pass::kBackwardData;
     convolution.shape = ops::Conv2DGeometry(node.attrs, node.outputs[0], input(1).shape);
     return true;
   }
@@ -97,7 +101,7 @@ class Bare {
             {DNNL_ARG_WEIGHTS, forward.weights_desc()},
             {DNNL_ARG_DST, forward.dst_desc()}});
       weights_ = forward.weights_desc();
-    } else if (of.pass == Pass::kInput) {
+    } else if (of.pass == Pass::kBackwardData) {
       const auto desc = ops::onednn::DescribeBackward<dnnl::convolution_backward_data>(target, forward, direct, x,
                                                                                        weights, y, strides, low, high);
       primitive_ = dnnl::convolution_backward_data(desc);
@@ -138,6 +142,35 @@ class Bare {
   memory::desc weights_;
 };
 
+// One of ours by Winograd's algorithm, with its own memory.
+class ByWinograd {
+ public:
+  explicit ByWinograd(const Convolution& of) : pass_(of.pass), convolution_(of.shape, of.pass) {
+    const ops::onednn::Conv2DShape& s = of.shape;
+    const int64_t sizes[] = {s.n * s.h * s.w * s.c, s.r * s.s * s.c * s.k, s.n * s.out_h() * s.out_w() * s.k};
+    for (int i = 0; i < 3; ++i) {
+      tensors_[i] = Tensor(DType::kFloat32, {sizes[i]});
+      for (int64_t at = 0; at < sizes[i]; ++at) tensors_[i].data<float>()[at] = static_cast<float>(at % 7) - 3;
+    }
+    workspace_ = Tensor(DType::kUInt8, {static_cast<int64_t>(convolution_.workspace_bytes())});
+  }
+
+  void Run() {
+    float *const x = tensors_[0].data<float>(), *const w = tensors_[1].data<float>(), *y = tensors_[2].data<float>();
+    void* const workspace = workspace_.data<uint8_t>();
+    switch (pass_) {
+      case Pass::kForward: return convolution_.Forward(x, w, nullptr, false, y, workspace);
+      case Pass::kBackwardData: return convolution_.BackwardData(y, w, nullptr, nullptr, x, workspace);
+      case Pass::kBackwardWeights: return convolution_.BackwardWeights(x, y, w, nullptr, workspace);
+    }
+  }
+
+ private:
+  const Pass pass_;
+  const ops::winograd::Convolution<float> convolution_;
+  Tensor tensors_[3], workspace_;  // x, weights and y
+};
+
 // Converts weights from the layout of variables to that of the primitive.
 class WeightsReorder {
  public:
@@ -163,7 +196,8 @@ class WeightsReorder {
 absl::Status MeasureModel(const std::string& model, Report& report) {
   const int threads = absl::GetFlag(FLAGS_threads);
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run,
-                   TrainingRun::Create({.model = model, .device = {.cpu_threads = threads}}));
+                   TrainingRun::Create(
+                       {.model = model, .device = {.cpu_threads = threads}, .batch = absl::GetFlag(FLAGS_batch_size)}));
   for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run->Step());
   ASSIGN_OR_RETURN(const std::vector<StepTrace> traces, run->TracedSteps(absl::GetFlag(FLAGS_steps)));
   const Program& program = run->prepared().plan().program;
@@ -172,36 +206,46 @@ absl::Status MeasureModel(const std::string& model, Report& report) {
   for (const NodeTime& time : NodeTimes(run->prepared().plan(), traces)) {
     step += time.seconds;
     Convolution one;
-    if (!Describe(program, program.nodes[time.node], one)) continue;
+    if (!Describe(program, program.nodes[time.node], one) || one.shape.groups > 1) continue;
     Convolution& alike =
         convolutions.try_emplace(absl::StrCat(one.shape.DebugString(), ", ", PassName(one.pass)), one).first->second;
     ++alike.count;
     alike.seconds += time.seconds;
   }
   const ScopedParallelThreads bare_threads(threads);
-  double plan = 0, nhwc = 0, asked = 0, saved = 0, weights = 0;
+  double plan = 0, nhwc = 0, asked = 0, saved = 0, weights = 0, chosen = 0, best = 0;
   for (const auto& [what, of] : convolutions) {
     Bare in_nhwc(of, tag::nhwc), as_asked(of, tag::any);
     WeightsReorder reorder(of, as_asked.weights());
     std::vector<Side> sides = {{"nhwc", [&] { in_nhwc.Run(); }, 1, {}, {}},
                                {"asked", [&] { as_asked.Run(); }, 1, {}, {}},
                                {"weights", [&] { reorder.Run(); }, 1, {}, {}}};
+    std::optional<ByWinograd> ours;
+    if (ops::winograd::Computes(of.shape, of.pass)) {
+      ours.emplace(of);
+      sides.push_back({"winograd", [&] { ours->Run(); }, 1, {}, {}});
+    }
     RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
-    double seconds[3];
-    for (int i = 0; i < 3; ++i) seconds[i] = of.count / Median(sides[i].rates);
+    const auto seconds = [&](int side) { return of.count / Median(sides[side].rates); };
+    const bool is_ours = ops::winograd::IsBest(of.shape, of.pass);
+    chosen += seconds(is_ours ? 3 : 0);
+    best += ours ? std::min(seconds(0), seconds(3)) : seconds(0);
     plan += of.seconds;
-    nhwc += seconds[0];
-    asked += seconds[1];
-    saved += std::max(0.0, of.seconds - seconds[1]);
-    weights += seconds[2];
-    report.Add({{"model", model},
-                {"convolution", what},
-                {"count", of.count},
-                {"plan_ms", of.seconds * 1e3},
-                {"nhwc_ms", seconds[0] * 1e3},
-                {"blocked_ms", seconds[1] * 1e3},
-                {"weights_us", seconds[2] * 1e6}});
+    nhwc += seconds(0);
+    asked += seconds(1);
+    saved += std::max(0.0, of.seconds - seconds(1));
+    weights += seconds(2);
+    nlohmann::ordered_json row = {{"model", model},
+                                  {"convolution", what},
+                                  {"count", of.count},
+                                  {"plan", is_ours ? "Winograd" : "oneDNN"},
+                                  {"plan_ms", of.seconds * 1e3}};
+    if (ours) row["winograd_ms"] = seconds(3) * 1e3;
+    row.update({{"nhwc_ms", seconds(0) * 1e3}, {"blocked_ms", seconds(1) * 1e3}, {"weights_us", seconds(2) * 1e6}});
+    report.Add(std::move(row));
   }
+  report.Summarize(absl::StrCat(model, ": the algorithms of the plan take ", ShortNumber(chosen * 1e3),
+                                " ms by themselves, the faster of the two for each ", ShortNumber(best * 1e3)));
   report.Summarize(absl::StrCat(
       model, ": convolutions ", ShortNumber(plan * 1e3), " ms of a step of ", ShortNumber(step * 1e3),
       "; oneDNN's in nhwc ", ShortNumber(nhwc * 1e3), ", in its own layouts ", ShortNumber(asked * 1e3),
@@ -215,7 +259,7 @@ absl::Status Run() {
   if (threads < 1 || absl::GetFlag(FLAGS_steps) < 1 || absl::GetFlag(FLAGS_rounds) < 1) {
     return absl::InvalidArgumentError("--threads, --steps and --rounds must be at least 1");
   }
-  Report report("layouts", absl::StrCat("Convolutions of a training step by memory layout, ", threads,
+  Report report("layouts", absl::StrCat("Convolutions of a training step by algorithm and memory layout, ", threads,
                                         " thread(s), float32; medians"));
   for (const std::string& model : std::vector<std::string>(absl::StrSplit(absl::GetFlag(FLAGS_models), ','))) {
     RETURN_IF_ERROR(MeasureModel(model, report));
@@ -227,7 +271,7 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Compares convolutions in different memory layouts.");
+  absl::SetProgramUsageMessage("Compares convolutions by different algorithms and in different memory layouts.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
   if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());

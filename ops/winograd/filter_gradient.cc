@@ -18,11 +18,12 @@ namespace {
 // tiles there are. The zeros that pad patches and tiles at the border add nothing.
 //
 // Cost: n^2 in.c out.c multiplications per tile instead of 16 r^2 in.c out.c, and n^2 in.c out.c floats of sums for
-// each thread.
+// each of problem.threads.
 //
 // The workspace holds for each thread its transformed tiles of `in` and `dout`, the sums of their products [n, n, in.c,
 // out.c], the sums of dout [out.c] and a patch. With few channels of `in` (`channels` > 0), tiles of dout are
-// transformed when their products are formed, and not stored.
+// transformed when their products are formed, and not stored. If problem.threads is 1, all threads share each block:
+// first its tiles, then its points.
 template <int r, int channels>
 struct FilterGradientParts {
   static constexpr int n = kTile + r - 1, points = n * n;
@@ -56,36 +57,46 @@ void AddTiles(const FilterGradientParts<r, 0>& parts, int64_t vectors, int64_t c
   }
 }
 
+// Calls body(begin, end) on ranges that cover [0, n): on all threads if they share the blocks, otherwise on this one.
+template <class Body>
+void ForRanges(const Problem& p, int64_t n, int64_t cost, const Body& body) {
+  if (p.threads > 1) return body(0, n);
+  ParallelFor(n, static_cast<double>(cost), body);
+}
+
 // Adds the products of `count` tiles from tile `first` on to the sums.
 template <int r, class T>
 void AddProducts(const Problem& p, int64_t first, int64_t count, const FilterGradientParts<r, 0>& parts, const T* dout,
                  bool bias, const float* ins, float* outs, float* sums, float* patch) {
   constexpr int n = FilterGradientParts<r, 0>::n;
   const TileGrid grid(p.out);
-  for (int64_t t = 0; t < count; ++t) {
-    TransformSquare<kFilterMatrix<r, kTile>>(p.out, dout, grid.At(first + t), parts.out_layout, t, outs, patch);
-  }
+  ForRanges(p, count, n * n * p.out.c, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      TransformSquare<kFilterMatrix<r, kTile>>(p.out, dout, grid.At(first + t), parts.out_layout, t, outs, patch);
+    }
+  });
   if (bias) AddTiles(parts, p.out.vectors(), count, outs, parts.PixelSums(sums));
-  simd::Product product{.k = count,
-                        .vectors = p.out.vectors(),
-                        .a_row = 1,
-                        .a_run = p.block,
-                        .a_jump = 0,
-                        .a_step = parts.in_layout.tile,
-                        .b_row = parts.out_layout.tile,
-                        .b_vector = parts.out_layout.vector(),
-                        .c_row = p.out.c,
-                        .c_vector = kLanes};
-  for (int i = 0; i < n; ++i) {
-    for (int j = 0; j < n; ++j, sums += parts.point) {
-      const int64_t at = parts.in_layout.At(0, i, j);
+  ForRanges(p, n * n, count * p.in.c * p.out.c, [&](int64_t begin, int64_t end) {
+    simd::Product product{.k = count,
+                          .vectors = p.out.vectors(),
+                          .a_row = 1,
+                          .a_run = p.block,
+                          .a_jump = 0,
+                          .a_step = parts.in_layout.tile,
+                          .b_row = parts.out_layout.tile,
+                          .b_vector = parts.out_layout.vector(),
+                          .c_row = p.out.c,
+                          .c_vector = kLanes};
+    for (int64_t point = begin; point < end; ++point) {
+      const int i = static_cast<int>(point) / n, j = static_cast<int>(point) % n;
+      const float *const x = ins + parts.in_layout.At(0, i, j), *const y = outs + parts.out_layout.At(0, i, j);
+      float* const to = sums + point * parts.point;
       for (int64_t v = 0; v < p.in.vectors(); ++v) {
         product.m = std::min<int64_t>(kLanes, p.in.c - v * kLanes);
-        simd::MultiplyAndAdd(product, ins + v * parts.in_layout.vector() + at, outs + parts.out_layout.At(0, i, j),
-                             sums + v * kLanes * p.out.c);
+        simd::MultiplyAndAdd(product, x + v * parts.in_layout.vector(), y, to + v * kLanes * p.out.c);
       }
     }
-  }
+  });
 }
 
 // Number of tiles whose products are accumulated in registers between a load and a store of the sums.
@@ -150,11 +161,18 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
   float* const patch = sums + parts.sums;
   const TileGrid grid(p.out);
   const int64_t tiles = p.tiles();
-  std::fill_n(sums, parts.sums, 0.0f);
+  ForRanges(p, parts.sums, 1, [&](int64_t from, int64_t to) { std::fill(sums + from, sums + to, 0.0f); });
   for (int64_t first = begin * p.block; first < std::min(end * p.block, tiles); first += p.block) {
     const int64_t count = std::min(p.block, tiles - first);
-    for (int64_t t = 0; t < count; ++t) {
-      TransformSquare<kDataMatrix<r, kTile>>(p.in, in, p.InputOf(grid.At(first + t)), parts.in_layout, t, ins, patch);
+    const auto transform = [&](int64_t from, int64_t to) {
+      for (int64_t t = from; t < to; ++t) {
+        TransformSquare<kDataMatrix<r, kTile>>(p.in, in, p.InputOf(grid.At(first + t)), parts.in_layout, t, ins, patch);
+      }
+    };
+    if (p.in.c % kLanes == 0) {
+      ForRanges(p, count, parts.points * p.in.c, transform);
+    } else {
+      transform(0, count);  // the tiles share the patch
     }
     AddProducts(p, first, count, parts, dout, bias, ins, outs, sums, patch);
   }

@@ -20,6 +20,8 @@ constexpr int64_t kBlockBytes = int64_t{256} << 10;
 constexpr int64_t kMinBlock = 12, kMinBlockOfLarge = 48, kMinGradientBlock = 36, kMaxBlock = 96;
 // Size of the transformed filter from which it is large: as the usual share of a core in the last cache.
 constexpr int64_t kLargeFilterBytes = int64_t{4} << 20;
+// Size of the sums of a gradient from which threads share one copy of them, and each block of tiles.
+constexpr int64_t kSharedSumsBytes = int64_t{1} << 20;
 
 // Forward and the gradient of the filter work on (x, y). The gradient of x is the correlation of dy with the reversed
 // filter, whose padding is the complement r - 1 - pad.
@@ -103,13 +105,18 @@ Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass) : shape
   BELFRY_CHECK(Computes(shape, pass) && shape.dtype == kDTypeOf<T>);
   const int64_t n = kTile + shape.r - 1;
   const int64_t tile_bytes = n * n * (RoundUp(shape.c, kLanes) + RoundUp(shape.k, kLanes)) * int64_t{sizeof(float)};
-  const bool large = n * n * shape.c * shape.k * int64_t{sizeof(float)} >= kLargeFilterBytes;
-  const int64_t least = pass == Pass::kBackwardWeights ? kMinGradientBlock : kMinBlock;
+  const int64_t filter_bytes = n * n * shape.c * shape.k * int64_t{sizeof(float)};
+  const bool gradient = pass == Pass::kBackwardWeights;
+  const int64_t least = gradient ? kMinGradientBlock : kMinBlock;
   const int64_t tiles = MakeProblem(shape, pass, 1, 1).tiles();
   // Each thread gets at least half a minimal block, so that its fixed work (for the gradient, clearing and adding its
   // sums) stays small beside its tiles.
   threads_ = static_cast<int>(std::clamp<int64_t>(2 * tiles / least, 1, threads_));
-  block_ = std::clamp(kBlockBytes / tile_bytes / kMinBlock * kMinBlock, large ? kMinBlockOfLarge : least, kMaxBlock);
+  if (gradient && filter_bytes >= kSharedSumsBytes && shape.c % kLanes == 0) threads_ = 1;
+  // Large sums are read and written for each block, a large filter is only read.
+  const int64_t of_large = gradient ? kMaxBlock : kMinBlockOfLarge;
+  const int64_t floor = filter_bytes >= kLargeFilterBytes ? of_large : least;
+  block_ = std::clamp(kBlockBytes / tile_bytes / kMinBlock * kMinBlock, floor, kMaxBlock);
   block_ = std::min(block_, (tiles + threads_ - 1) / threads_);
   const Problem p = MakeProblem(shape, pass, threads_, block_);
   weights_at_ = ForFilter(shape.r, [&]<int r>() {
