@@ -78,6 +78,8 @@ class Watcher {
     asleep_.notify_one();
   }
 
+  bool shared() const { return shared_.load(std::memory_order_relaxed); }
+
   // After fork, which copies neither the thread nor, perhaps, an unlocked mutex.
   void Lose() { lost_ = true; }
 
@@ -94,6 +96,7 @@ class Watcher {
         added_.clear();
       }
       contention.found() || !known ? sleeping.Start() : sleeping.End();
+      shared_.store(contention.found(), std::memory_order_relaxed);
       absl::SleepFor(Contention::kInterval);
       if (contention.Look()) continue;
       asleep_.store(true);
@@ -106,6 +109,7 @@ class Watcher {
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<pid_t> added_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> grew_{false};
+  std::atomic<bool> shared_{false};
   std::atomic<bool> asleep_{false};
 };
 
@@ -130,6 +134,8 @@ void LimitSpinning(absl::Span<const pid_t> team) {
   if (kmp_set_blocktime != nullptr) return kmp_set_blocktime(0);
   TheWatcher().Add(team);
 }
+
+bool CoresAreShared() { return TheWatcher().shared(); }
 
 void NoteParallelLoop() { TheWatcher().NoteLoop(); }
 

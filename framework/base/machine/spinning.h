@@ -16,6 +16,10 @@ namespace belfry {
 // LLVM's OpenMP that belong to the calling thread sleep at once. Thread-safe.
 void LimitSpinning(absl::Span<const pid_t> team);
 
+// True if teams of parallel loops were last seen to share their cores with others, so that a thread may have to wait
+// for another one as long as others run. False where LimitSpinning does nothing. Thread-safe.
+bool CoresAreShared();
+
 // Call before a parallel loop. One load, unless nothing ran for a while.
 void NoteParallelLoop();
 

@@ -119,6 +119,7 @@ TEST(Spinning, ThreadsSleepBesideBusyProcessesAndSpinWhenTheseEnd) {
   BusyProcesses busy;
   Team team;
   EXPECT_TRUE(Becomes(team, true, absl::Microseconds(500)));
+  EXPECT_EQ(CoresAreShared(), kmp_set_blocktime == nullptr && ReadThreadTimes(gettid()).has_value());
   busy.End();
   if (kmp_set_blocktime != nullptr) return;            // threads of LLVM's OpenMP never spin
   if (!ReadThreadTimes(gettid()).has_value()) return;  // where the kernel does not count, they never do
