@@ -7,10 +7,12 @@
 namespace belfry::ops::simd {
 namespace {
 
-// Registers per row, and in all, for sums.
-constexpr int kVectors = kProductWidth;
+// Registers for sums, in all. Products that are wider than kProductWidth have few rows.
 constexpr int kSums = kRegisterBytes == 64 ? 24 : 12;
-constexpr int MaxRows(int vectors) { return std::min(kSums / vectors, 12); }
+constexpr int MaxRows(int vectors) { return vectors > kProductWidth ? kFewRows : std::min(kSums / vectors, 12); }
+
+// Rows of b by which products of few rows prefetch it: they take as long as b takes to come from a far cache.
+constexpr int64_t kAhead = 8;
 
 template <class C, bool add, int rows, int vectors>
 void Block(const Product& p, const C* a, const C* b, C* c) {
@@ -21,6 +23,11 @@ void Block(const Product& p, const C* a, const C* b, C* c) {
     const C* x = a;
     const int64_t end = std::min(p.k, run + p.a_run);
     for (int64_t at = run; at < end; ++at, x += p.a_step, b += p.b_row) {
+      if constexpr (rows <= kFewRows && vectors == kWideProduct) {
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j += 64 / kRegisterBytes)
+          __builtin_prefetch(b + kAhead * p.b_row + j * p.b_vector);
+      }
       Lanes row[vectors];
 #pragma GCC unroll 4
       for (int j = 0; j < vectors; ++j) row[j] = V::Load(b + j * p.b_vector);
@@ -57,12 +64,13 @@ constexpr std::array<BlocksByRows<C>, sizeof...(vectors) + 1> AllBlocks(std::ind
                                  std::make_index_sequence<MaxRows(static_cast<int>(vectors) + 1)>())...};
 }
 template <class C, bool add>
-constexpr auto kBlocks = AllBlocks<C, add>(std::make_index_sequence<kVectors>());
+constexpr auto kBlocks = AllBlocks<C, add>(std::make_index_sequence<kWideProduct>());
 
 template <class C, bool add>
 void Run(const Product& p, const C* a, const C* b, C* c) {
-  for (int64_t j = 0; j < p.vectors; j += kVectors) {
-    const int width = static_cast<int>(std::min<int64_t>(kVectors, p.vectors - j));
+  const int64_t widest = p.m <= kFewRows ? kWideProduct : kProductWidth;
+  for (int64_t j = 0; j < p.vectors; j += widest) {
+    const int width = static_cast<int>(std::min(widest, p.vectors - j));
     // Blocks as even as possible.
     const int64_t blocks = (p.m + MaxRows(width) - 1) / MaxRows(width);
     for (int64_t block = 0; block < blocks; ++block) {
