@@ -105,7 +105,15 @@ void BlockedProduct<T>::PackPanel(const T* b, int64_t panel, int64_t p, int64_t 
   const int64_t first = panel * kWidth<C>, columns = std::min(kWidth<C>, n_ - first);
   if (columns < kWidth<C>) std::fill_n(to, depth * kWidth<C>, C(0));
   if (transpose_b_) return CopyTransposed(b + first * k_ + p, k_, columns, depth, to, kWidth<C>);
-  for (int64_t i = 0; i < depth; ++i) Load(b + (p + i) * n_ + first, columns, to + i * kWidth<C>);
+  const T* const from = b + p * n_ + first;
+  if constexpr (std::is_same_v<T, C>) {
+    using V = simd::Vector<C>;
+    for (int64_t i = 0; columns == kWidth<C> && i < depth; ++i) {
+      for (int j = 0; j < kWidth<C>; j += V::kLanes) V::Store(V::Load(from + i * n_ + j), to + i * kWidth<C> + j);
+    }
+    if (columns == kWidth<C>) return;
+  }
+  for (int64_t i = 0; i < depth; ++i) Load(from + i * n_, columns, to + i * kWidth<C>);
 }
 
 // A block of op(a): a itself, whose rows are k_ apart, or a copy in `packed`, whose rows are depth_ apart.
@@ -183,7 +191,14 @@ void BlockedProduct<T>::Run(const T* a, const T* b, const T* bias, T* c, C* work
 template <class T>
 void BlockedProduct<T>::Pack(const T* b, C* packed) const {
   ParallelFor(panels_, static_cast<double>(k_ * kWidth<C>) / 4, [=, this](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; ++panel) PackPanel(b, panel, 0, k_, packed + panel * k_ * kWidth<C>);
+    // A few rows of b for all panels, since the parts of one panel are whole rows apart, often a power of two.
+    constexpr int64_t kPackedRows = 8;
+    const int64_t depth = transpose_b_ ? k_ : kPackedRows;
+    for (int64_t p = 0; p < k_; p += depth) {
+      for (int64_t panel = begin; panel < end; ++panel) {
+        PackPanel(b, panel, p, std::min(depth, k_ - p), packed + (panel * k_ + p) * kWidth<C>);
+      }
+    }
   });
 }
 
