@@ -1,47 +1,37 @@
 #include "framework/base/status.h"
+#include "ops/recurrent/gates_impl.h"
 #include "ops/recurrent/gru_impl.h"
 #include "ops/recurrent/unroll_impl.h"
-#include "ops/simd/math_impl.h"
 
 namespace belfry::ops::recurrent {
 namespace {
 
-// Its rows are the gates, the candidate before its reset, and the biases.
 template <class T>
 struct GruCell {
   using C = Compute<T>;
-  static constexpr int64_t kRows = 7;
+  using V = Lanes<C>;
   Problem p;
   const T *projection, *biases;
   T *gates, *candidates;
 
-  void Start(int64_t, Rows<C> own) const {
-    for (int k = 0; k < 3; ++k) LoadRow(biases + k * p.h, p.h, own[4 + k]);
-  }
-  void Load(int64_t batch, int64_t step, Rows<C> own) const {
-    for (int k = 0; k < 3; ++k) LoadRow(projection + 3 * p.At(batch, step) + k * p.h, p.h, own[k]);
-  }
-  void Save(int64_t batch, int64_t step, Rows<C> own) const {
-    for (int k = 0; k < 3; ++k) Store(own[k], p.h, gates + 3 * p.At(batch, step) + k * p.h);
-    Store(own[3], p.h, candidates + p.At(batch, step));
-  }
   void Skip(int64_t batch, int64_t step) const {
     std::fill_n(gates + 3 * p.At(batch, step), 3 * p.h, T{});
     std::fill_n(candidates + p.At(batch, step), p.h, T{});
   }
-  void Finish(int64_t, Rows<C>) const {}
+  void Finish(int64_t, int64_t) const {}
 
-  void Step(const C* sums, const C* before, Rows<C> own, C* after) const {
-    constexpr int64_t kCount = kLanes<C>;
-    C *const gr = own[0], *const gz = own[1], *const gn = own[2], *const candidate = own[3];
-    const C *const br = own[4], *const bz = own[5], *const bn = own[6];
-#pragma omp simd
-    for (int64_t j = 0; j < kCount; ++j) {
-      const C r = simd::Sigmoid(sums[j] + br[j] + gr[j]), z = simd::Sigmoid(sums[kCount + j] + bz[j] + gz[j]);
-      const C c = sums[2 * kCount + j] + bn[j], n = simd::Tanh(gn[j] + r * c);
-      gr[j] = r, gz[j] = z, gn[j] = n, candidate[j] = c;
-      after[j] = n + z * (before[j] - n);
-    }
+  [[gnu::always_inline]] V Step(const UnitRange& at, const C* sums, V before) const {
+    const int64_t from = p.At(at.batch, at.step) + at.unit, first = 3 * (from - at.unit) + at.unit;
+    const auto projected = [&](int k) { return LoadUnits(projection + first + k * p.h, at.count); };
+    const auto sum = [&](int k) {
+      return simd::Vector<C>::Load(sums + k * kLanes<C>) + LoadUnits(biases + k * p.h + at.unit, at.count);
+    };
+    const auto keep = [&](V x, int k) { StoreUnits<T>(x, at.count, gates + first + k * p.h); };
+    const V r = GateSigmoid(sum(0) + projected(0)), z = GateSigmoid(sum(1) + projected(1));
+    const V c = sum(2), n = GateTanh(projected(2) + r * c);
+    keep(r, 0), keep(z, 1), keep(n, 2);
+    StoreUnits<T>(c, at.count, candidates + from);
+    return n + z * (before - n);
   }
 };
 
@@ -49,6 +39,7 @@ struct GruCell {
 template <class T>
 struct GruGradCell {
   using C = Compute<T>;
+  using V = Lanes<C>;
   Problem p;
   const T *gates, *candidates, *y, *initial;  // `initial` may be null
   T *dprojection, *dproducts;
@@ -61,30 +52,25 @@ struct GruGradCell {
   }
   void Finish(int64_t, const C*) const {}
 
-  void Step(const UnitRange& at, C* dh, C*, C* slopes) const {
-    constexpr int64_t kCount = kLanes<C>;
-    const int64_t from = p.At(at.batch, at.step), first = 3 * from + at.unit;
-    alignas(64) C gate[3 * kCount], candidate[kCount], before[kCount] = {}, dn[kCount];
-    for (int k = 0; k < 3; ++k) LoadUnits(gates + first + k * p.h, at.count, gate + k * kCount);
-    LoadUnits(candidates + from + at.unit, at.count, candidate);
+  [[gnu::always_inline]] V Step(const UnitRange& at, V dh, C*, V* slopes) const {
+    const int64_t from = p.At(at.batch, at.step) + at.unit, first = 3 * (from - at.unit) + at.unit;
+    const auto gate = [&](int k) { return LoadUnits(gates + first + k * p.h, at.count); };
+    const V r = gate(0), z = gate(1), n = gate(2), candidate = LoadUnits(candidates + from, at.count);
+    V before = {};
     if (at.step > 0) {
-      LoadUnits(y + from - p.h + at.unit, at.count, before);
+      before = LoadUnits(y + from - p.h, at.count);
     } else if (initial != nullptr) {
-      LoadUnits(initial + at.batch * p.h + at.unit, at.count, before);
+      before = LoadUnits(initial + at.batch * p.h + at.unit, at.count);
     }
-#pragma omp simd
-    for (int64_t j = 0; j < kCount; ++j) {
-      const C r = gate[j], z = gate[kCount + j], n = gate[2 * kCount + j];
-      dn[j] = dh[j] * (1 - z) * (1 - n * n);
-      slopes[j] = dn[j] * candidate[j] * r * (1 - r);
-      slopes[kCount + j] = dh[j] * (before[j] - n) * z * (1 - z);
-      slopes[2 * kCount + j] = dn[j] * r;
-      dh[j] *= z;
-    }
+    const V dn = dh * (C(1) - z) * (C(1) - n * n);
+    slopes[0] = dn * candidate * r * (C(1) - r);
+    slopes[1] = dh * (before - n) * z * (C(1) - z);
+    slopes[2] = dn * r;
     for (int k = 0; k < 3; ++k) {
-      StoreUnits(k == 2 ? dn : slopes + k * kCount, at.count, dprojection + first + k * p.h);
-      StoreUnits(slopes + k * kCount, at.count, dproducts + first + k * p.h);
+      StoreUnits<T>(k == 2 ? dn : slopes[k], at.count, dprojection + first + k * p.h);
+      StoreUnits<T>(slopes[k], at.count, dproducts + first + k * p.h);
     }
+    return dh * z;
   }
 };
 

@@ -1,48 +1,47 @@
 #include "framework/base/status.h"
+#include "ops/recurrent/gates_impl.h"
 #include "ops/recurrent/lstm_impl.h"
 #include "ops/recurrent/unroll_impl.h"
-#include "ops/simd/math_impl.h"
 
 namespace belfry::ops::recurrent {
 namespace {
 
-// Its rows are the gates and the cell.
 template <class T>
 struct LstmCell {
   using C = Compute<T>;
-  static constexpr int64_t kRows = 5;
+  using V = Lanes<C>;
   Problem p;
   const T *projection, *initial;  // `initial` may be null
   C* cells;
   T *gates, *last;
 
-  void Start(int64_t batch, Rows<C> own) const {
-    LoadRow(initial == nullptr ? nullptr : initial + batch * p.h, p.h, own[4]);
-  }
-  void Load(int64_t batch, int64_t step, Rows<C> own) const {
-    for (int k = 0; k < 4; ++k) LoadRow(projection + 4 * p.At(batch, step) + k * p.h, p.h, own[k]);
-  }
-  void Save(int64_t batch, int64_t step, Rows<C> own) const {
-    for (int k = 0; k < 4; ++k) Store(own[k], p.h, gates + 4 * p.At(batch, step) + k * p.h);
-    Store(own[4], p.h, cells + p.At(batch, step));
-  }
   void Skip(int64_t batch, int64_t step) const {
     std::fill_n(gates + 4 * p.At(batch, step), 4 * p.h, T{});
     std::fill_n(cells + p.At(batch, step), p.h, C(0));
   }
-  void Finish(int64_t batch, Rows<C> own) const { Store(own[4], p.h, last + batch * p.h); }
+  void Finish(int64_t batch, int64_t steps) const {
+    T* const to = last + batch * p.h;
+    if (steps > 0) return Store(cells + p.At(batch, steps - 1), p.h, to);
+    initial == nullptr ? std::fill_n(to, p.h, T{}) : std::copy_n(initial + batch * p.h, p.h, to);
+  }
 
-  void Step(const C* sums, const C*, Rows<C> own, C* after) const {
-    constexpr int64_t kCount = kLanes<C>;
-    C *const gi = own[0], *const gf = own[1], *const gg = own[2], *const go = own[3], *const cell = own[4];
-#pragma omp simd
-    for (int64_t j = 0; j < kCount; ++j) {
-      const C i = simd::Sigmoid(sums[j] + gi[j]), f = simd::Sigmoid(sums[kCount + j] + gf[j]);
-      const C g = simd::Tanh(sums[2 * kCount + j] + gg[j]), o = simd::Sigmoid(sums[3 * kCount + j] + go[j]);
-      const C c = f * cell[j] + i * g;
-      gi[j] = i, gf[j] = f, gg[j] = g, go[j] = o, cell[j] = c;
-      after[j] = o * simd::Tanh(c);
+  [[gnu::always_inline]] V Step(const UnitRange& at, const C* sums, V) const {
+    const int64_t from = p.At(at.batch, at.step) + at.unit, first = 4 * (from - at.unit) + at.unit;
+    const auto sum = [&](int k) {
+      return simd::Vector<C>::Load(sums + k * kLanes<C>) + LoadUnits(projection + first + k * p.h, at.count);
+    };
+    const auto keep = [&](V x, int k) { StoreUnits<T>(x, at.count, gates + first + k * p.h); };
+    V before = {};
+    if (at.step > 0) {
+      before = LoadUnits(cells + from - p.h, at.count);
+    } else if (initial != nullptr) {
+      before = LoadUnits(initial + at.batch * p.h + at.unit, at.count);
     }
+    const V i = GateSigmoid(sum(0)), f = GateSigmoid(sum(1)), g = GateTanh(sum(2)), o = GateSigmoid(sum(3));
+    const V c = f * before + i * g;
+    keep(i, 0), keep(f, 1), keep(g, 2), keep(o, 3);
+    StoreUnits<C>(c, at.count, cells + from);
+    return o * GateTanh(c);
   }
 };
 
@@ -50,41 +49,35 @@ struct LstmCell {
 template <class T>
 struct LstmGradCell {
   using C = Compute<T>;
+  using V = Lanes<C>;
   Problem p;
   const T *gates, *initial, *dlast;  // `initial` may be null
   const C* cells;
   T *dprojection, *dinitial;
 
-  void Start(int64_t batch, C* state) const { Load(dlast + batch * p.h, p.h, state); }
+  void Start(int64_t batch, C* state) const { LoadRow(dlast + batch * p.h, p.h, state); }
   void Skip(int64_t batch, int64_t step) const { std::fill_n(dprojection + 4 * p.At(batch, step), 4 * p.h, T{}); }
   void Finish(int64_t batch, const C* state) const { Store(state, p.h, dinitial + batch * p.h); }
 
-  void Step(const UnitRange& at, C* dh, C* state, C* slopes) const {
-    constexpr int64_t kCount = kLanes<C>;
-    const int64_t from = p.At(at.batch, at.step), first = 4 * from + at.unit;
-    alignas(64) C gate[4 * kCount], cell[kCount], before[kCount] = {}, dcell[kCount], dbefore[kCount];
-    for (int k = 0; k < 4; ++k) LoadUnits(gates + first + k * p.h, at.count, gate + k * kCount);
-    LoadUnits(cells + from + at.unit, at.count, cell);
+  [[gnu::always_inline]] V Step(const UnitRange& at, V dh, C* state, V* slopes) const {
+    const int64_t from = p.At(at.batch, at.step) + at.unit, first = 4 * (from - at.unit) + at.unit;
+    const auto gate = [&](int k) { return LoadUnits(gates + first + k * p.h, at.count); };
+    const V i = gate(0), f = gate(1), g = gate(2), o = gate(3);
+    V before = {};
     if (at.step > 0) {
-      LoadUnits(cells + from - p.h + at.unit, at.count, before);
+      before = LoadUnits(cells + from - p.h, at.count);
     } else if (initial != nullptr) {
-      LoadUnits(initial + at.batch * p.h + at.unit, at.count, before);
+      before = LoadUnits(initial + at.batch * p.h + at.unit, at.count);
     }
-    LoadUnits(state, at.count, dcell);
-#pragma omp simd
-    for (int64_t j = 0; j < kCount; ++j) {
-      const C i = gate[j], f = gate[kCount + j], g = gate[2 * kCount + j], o = gate[3 * kCount + j];
-      const C squashed = simd::Tanh(cell[j]);
-      const C slope = dcell[j] + dh[j] * o * (1 - squashed * squashed);
-      slopes[j] = slope * g * i * (1 - i);
-      slopes[kCount + j] = slope * before[j] * f * (1 - f);
-      slopes[2 * kCount + j] = slope * i * (1 - g * g);
-      slopes[3 * kCount + j] = dh[j] * squashed * o * (1 - o);
-      dbefore[j] = slope * f;
-    }
-    std::fill_n(dh, kCount, C(0));
-    StoreUnits(dbefore, at.count, state);
-    for (int k = 0; k < 4; ++k) StoreUnits(slopes + k * kCount, at.count, dprojection + first + k * p.h);
+    const V squashed = GateTanh(LoadUnits(cells + from, at.count));
+    const V slope = simd::Vector<C>::Load(state) + dh * o * (C(1) - squashed * squashed);
+    slopes[0] = slope * g * i * (C(1) - i);
+    slopes[1] = slope * before * f * (C(1) - f);
+    slopes[2] = slope * i * (C(1) - g * g);
+    slopes[3] = dh * squashed * o * (C(1) - o);
+    simd::Vector<C>::Store(slope * f, state);
+    for (int k = 0; k < 4; ++k) StoreUnits<T>(slopes[k], at.count, dprojection + first + k * p.h);
+    return V{};
   }
 };
 
