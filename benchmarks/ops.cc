@@ -1,11 +1,9 @@
 // Benchmark of kernels. First every kernel in the training steps of the tutorial network and of ResNet-20, as the plan
 // runs it, in its layout and with everything fused into it: time, and shares of the measured multiply-add peak and of
 // the measured memory bandwidth. Then large element-wise ops and reductions, compared with the latter.
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -14,7 +12,7 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "benchmarks/machine.h"
+#include "benchmarks/kernel_shares.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
 #include "benchmarks/step_times.h"
@@ -42,14 +40,7 @@ namespace {
 
 constexpr int kWarmUpSteps = 5;
 
-struct Kernels {
-  int count = 0;
-  double seconds = 0, flops = 0, bytes = 0;  // of all of them together
-};
-
-// `peak` in FLOP/s, `triad` in bytes/s. A kernel whose operands fit into a cache may be faster than the latter, and a
-// Winograd convolution faster than the former: its operations are those of the sum that defines it.
-absl::Status MeasureModel(const std::string& model, double peak, double triad, Report& report) {
+absl::Status MeasureModel(const std::string& model, const Limits& limits, Report& report) {
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run,
                    TrainingRun::Create({.model = model,
                                         .device = {.cpu_threads = absl::GetFlag(FLAGS_threads)},
@@ -57,42 +48,7 @@ absl::Status MeasureModel(const std::string& model, double peak, double triad, R
                                         .dtype = absl::GetFlag(FLAGS_dtype)}));
   for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run->Step());
   ASSIGN_OR_RETURN(const std::vector<StepTrace> traces, run->TracedSteps(absl::GetFlag(FLAGS_steps)));
-  const Plan& plan = run->prepared().plan();
-  double all = 0, flops = 0;
-  std::map<std::vector<std::string>, Kernels> kernels;  // equal kernels together, by op and shapes
-  for (const NodeTime& time : NodeTimes(plan, traces)) {
-    all += time.seconds;
-    flops += time.flops;
-    const ProgramNode& node = plan.program.nodes[time.node];
-    std::vector<std::string> key = {node.op->name, node.outputs.empty() ? "" : SpecText(node.outputs[0])};
-    for (const Value& input : node.inputs) key.push_back(SpecText(plan.program.spec(input)));
-    Kernels& alike = kernels[key];
-    ++alike.count;
-    alike.seconds += time.seconds;
-    alike.flops += time.flops;
-    alike.bytes += time.bytes;
-  }
-  std::vector<std::pair<std::vector<std::string>, Kernels>> rows(kernels.begin(), kernels.end());
-  std::stable_sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.second.seconds > b.second.seconds; });
-  for (const auto& [key, alike] : rows) {
-    if (alike.seconds < absl::GetFlag(FLAGS_least) * all) break;
-    const double of_peak = alike.flops / alike.seconds / peak, of_triad = alike.bytes / alike.seconds / triad;
-    report.Add({{"model", model},
-                {"op", key[0]},
-                {"input", key.size() > 2 ? key[2] : ""},
-                {"output", key[1]},
-                {"count", alike.count},
-                {"us", alike.seconds / alike.count * 1e6},
-                {"share", alike.seconds / all},
-                {"GFLOP/s", alike.flops / alike.seconds / 1e9},
-                {"of_peak", of_peak},
-                {"GB/s", alike.bytes / alike.seconds / 1e9},
-                {"of_triad", of_triad},
-                {"of_limit", std::max(of_peak, of_triad)}});
-  }
-  report.Summarize(absl::StrCat(model, ": kernels of a step at ", ShortNumber(flops / all / 1e9), " GFLOP/s, ",
-                                ShortNumber(100 * flops / all / peak), "% of the measured peak of ",
-                                ShortNumber(peak / 1e9)));
+  AddKernels(model, run->prepared().plan(), traces, limits, absl::GetFlag(FLAGS_least), report);
   return absl::OkStatus();
 }
 
@@ -160,20 +116,16 @@ absl::Status Run() {
   if (threads < 1 || absl::GetFlag(FLAGS_steps) < 1 || absl::GetFlag(FLAGS_rounds) < 1) {
     return absl::InvalidArgumentError("--threads, --steps and --rounds must be at least 1");
   }
-  const double peak = FmaPeak(threads);
-  Triad memory(threads);
-  const double triad = memory.Bandwidth();
-  const std::string of_triad = absl::StrCat("measured triad ", ShortNumber(triad / 1e9), " GB/s");
+  const Limits limits = MeasureLimits(threads);
   Report kernels("ops", absl::StrCat("Kernels of training steps, ", threads, " thread(s), ", absl::GetFlag(FLAGS_dtype),
-                                     ", medians of ", absl::GetFlag(FLAGS_steps), " traced steps; measured peak ",
-                                     ShortNumber(peak / 1e9), " GFLOP/s of float32, ", of_triad,
-                                     ". The limit is the larger share of the two"));
+                                     ", medians of ", absl::GetFlag(FLAGS_steps), " traced steps; ", Text(limits)));
   for (const std::string& model : std::vector<std::string>(absl::StrSplit(absl::GetFlag(FLAGS_models), ','))) {
-    RETURN_IF_ERROR(MeasureModel(model, peak, triad, kernels));
+    RETURN_IF_ERROR(MeasureModel(model, limits, kernels));
   }
   RETURN_IF_ERROR(kernels.Finish(absl::GetFlag(FLAGS_out)));
-  Report large("ops_large", absl::StrCat("Large ops, ", threads, " thread(s); ", of_triad));
-  for (const LargeOp& op : LargeOps()) RETURN_IF_ERROR(MeasureLarge(op, triad, large));
+  Report large("ops_large", absl::StrCat("Large ops, ", threads, " thread(s); measured triad ",
+                                         ShortNumber(limits.triad / 1e9), " GB/s"));
+  for (const LargeOp& op : LargeOps()) RETURN_IF_ERROR(MeasureLarge(op, limits.triad, large));
   return large.Finish(absl::GetFlag(FLAGS_out));
 }
 

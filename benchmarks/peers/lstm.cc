@@ -1,5 +1,5 @@
 // Belfry's side of the comparison of an LSTM layer with PyTorch (lstm.py), of tensors that a formula gives both sides.
-// Without --serve it prints its own speed.
+// Without --serve it prints its own speed, and that of its kernels beside the limits of the machine.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -12,8 +12,10 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
+#include "benchmarks/kernel_shares.h"
 #include "benchmarks/memory_use.h"
 #include "benchmarks/paired_runs.h"
+#include "benchmarks/report.h"
 #include "benchmarks/serve.h"
 #include "framework/base/status.h"
 #include "framework/graph/gradients.h"
@@ -83,6 +85,18 @@ Layer MakeLayer(const Scope& scope) {
   return layer;
 }
 
+absl::Status PrintKernels(PreparedStep& step) {
+  constexpr int kSteps = 30;
+  std::vector<StepTrace> traces(kSteps);
+  for (StepTrace& trace : traces) RETURN_IF_ERROR(step.RunTraced({}, trace));
+  const int threads = absl::GetFlag(FLAGS_threads);
+  const Limits limits = MeasureLimits(threads);
+  Report report("lstm",
+                absl::StrCat("Kernels, ", threads, " thread(s), medians of ", kSteps, " traced steps; ", Text(limits)));
+  AddKernels(absl::GetFlag(FLAGS_gru) ? "gru" : "lstm", step.plan(), traces, limits, 0.01, report);
+  return report.Finish("");
+}
+
 absl::Status Run() {
   ASSIGN_OR_RETURN(const MemoryUse before, ReadMemoryUse());
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open("cpu:1", {.cpu_threads = absl::GetFlag(FLAGS_threads)}));
@@ -114,7 +128,7 @@ absl::Status Run() {
     ASSIGN_OR_RETURN(const double steps, rate(1));
     std::printf("%s %s, %s: %.3f ms\n", absl::GetFlag(FLAGS_gru) ? "GRU" : "LSTM", layer.y.shape().ToString().c_str(),
                 absl::GetFlag(FLAGS_backward) ? "forward and backward" : "forward", 1e3 / steps);
-    return absl::OkStatus();
+    return PrintKernels(*step);
   }
   return AnswerCommands(
       values, rate, [&] { return PeakBeyond(before); }, std::cin, std::cout);

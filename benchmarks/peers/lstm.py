@@ -19,7 +19,7 @@ def arguments():
     parser.add_argument("--belfry", default="build/release/benchmarks/lstm")
     parser.add_argument("--python", default=sys.executable, help="a Python with PyTorch")
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--shapes", default="32x64x256x256,1x128x128x512",
+    parser.add_argument("--shapes", default="32x64x256x256,32x128x512x512,1x128x128x512",
                         help="batch x length x inputs x units, separated by commas")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5)
