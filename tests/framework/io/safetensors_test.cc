@@ -33,6 +33,16 @@ TEST(Checksum, IsXxh3) {
   // Checksums of no bytes and of one: github.com/Cyan4973/xxHash, tests/sanity_test_vectors.h.
   EXPECT_EQ(Checksum("", 0), 0x2D06800538D394C2u);
   EXPECT_EQ(ChecksumText("", 0), "2d06800538d394c2");
+  EXPECT_EQ(DigestText(""), "99aa06d3014798d86001c324468d497f");
+  EXPECT_EQ(SumOfChecksums("", 1, 0, 0), Checksum("", 0));
+}
+
+TEST(Checksum, SumDependsOnTheOrderOfRows) {
+  const auto sum = [](absl::string_view text, size_t rows, uint64_t first) {
+    return SumOfChecksums(text.data(), rows, text.size() / rows, first);
+  };
+  EXPECT_EQ(sum("abcdef", 3, 5), sum("abcd", 2, 5) + sum("ef", 1, 7));
+  EXPECT_NE(sum("abcdef", 3, 5), sum("cdabef", 3, 5));
 }
 
 TEST(Safetensors, EveryByteIsWhereTheLayoutSays) {
