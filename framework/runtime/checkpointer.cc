@@ -69,6 +69,11 @@ absl::Status Checkpointer::Poll() {
   return std::exchange(unreported_, absl::OkStatus());
 }
 
+bool Checkpointer::idle() {
+  const MutexLock lock(mutex_);
+  return !request_.has_value();
+}
+
 absl::Status Checkpointer::Finish() {
   const MutexLock lock(mutex_);
   mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !request_.has_value(); });

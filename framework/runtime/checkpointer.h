@@ -34,6 +34,8 @@ class Checkpointer {
                     absl::Span<const SlotPart> elsewhere = {});
   // Returns the error that has not been reported yet. Does not wait.
   absl::Status Poll();
+  // True unless a write is in flight.
+  bool idle();
   // Waits for the write in flight, and returns the error that has not been reported yet. Save may follow.
   absl::Status Finish();
 

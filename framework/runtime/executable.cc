@@ -36,9 +36,9 @@ absl::StatusOr<std::unique_ptr<Executable>> Executable::Create(CompiledPlan comp
 
 Executable::Executable(BoundPlan bound, const ExecutionOptions& options)
     : bound_(std::move(bound)),
-      watch_(bound_, options.debug_sync, options.check_numerics),
+      watch_(bound_, options.debug_sync, options.check_numerics, options.observer),
       one_thread_(bound_),
-      capture_(bound_, watch_, options.replay && !options.debug_sync && !options.check_numerics),
+      capture_(bound_, watch_, options.replay && !options.debug_sync && !options.check_numerics && !options.observer),
       ends_(bound_.devices.size(), 0) {
   for (auto& lane : bound_.lanes) {
     lane->task.body = [this, &lane = *lane] {

@@ -12,6 +12,7 @@
 #include "framework/runtime/binding.h"
 #include "framework/runtime/capture.h"
 #include "framework/runtime/one_thread.h"
+#include "framework/runtime/result_observer.h"
 #include "framework/runtime/step_trace.h"
 #include "framework/runtime/watch.h"
 
@@ -22,6 +23,7 @@ struct ExecutionOptions {
   bool replay = true;
   absl::Duration short_step = {};
   bool debug_sync = false, check_numerics = false;
+  ResultObserver observer = {};  // Session::Observe
 };
 
 // Limits of one run.

@@ -188,7 +188,8 @@ absl::StatusOr<std::unique_ptr<Executable>> Session::MakeExecutable(const Progra
   const ExecutionOptions options{.replay = options_.replay,
                                  .short_step = options_.short_step,
                                  .debug_sync = options_.debug_sync,
-                                 .check_numerics = options_.check_numerics};
+                                 .check_numerics = options_.check_numerics,
+                                 .observer = observer_};
   const absl::Status fits = CheckMemory(*plan, devices_, untouched_.load());
   absl::StatusOr<std::unique_ptr<Executable>> executable =
       fits.ok() ? Executable::Create(std::move(compiled), environment, options)
@@ -299,6 +300,11 @@ absl::StatusOr<Session::Explanation> Session::Explain(absl::Span<const FeedSpec>
 void Session::LimitArenas(size_t bytes) {
   const MutexLock lock(mutex_);
   arena_limit_ = bytes;
+}
+
+void Session::Observe(ResultObserver observer) {
+  const MutexLock lock(mutex_);
+  observer_ = std::move(observer);
 }
 
 absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, absl::Span<const Output> fetches,

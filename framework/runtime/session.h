@@ -23,6 +23,7 @@
 #include "framework/runtime/device_threads.h"
 #include "framework/runtime/plan_cache.h"
 #include "framework/runtime/prepared_step.h"
+#include "framework/runtime/result_observer.h"
 #include "framework/runtime/run_gate.h"
 #include "framework/runtime/variable_store.h"
 
@@ -103,6 +104,9 @@ class Session {
                                       absl::Span<const Node* const> targets = {});
   // Changes SessionOptions::arena_limit for the steps that are compiled from now on.
   void LimitArenas(size_t bytes);
+  // Lets `observer` see the results of all nodes of the steps that are prepared from now on. The plans are the same, so
+  // the results are. Slow, and prevents replay. Null: no longer.
+  void Observe(ResultObserver observer);
   // Cancels running steps, without waiting for them; every later call fails with Cancelled "Session has been closed."
   void Close();
 
@@ -151,6 +155,7 @@ class Session {
   PlanCache plans_ ABSL_GUARDED_BY(mutex_);
   int compiled_ ABSL_GUARDED_BY(mutex_) = 0;  // number of plans so far
   size_t arena_limit_ ABSL_GUARDED_BY(mutex_);
+  ResultObserver observer_ ABSL_GUARDED_BY(mutex_);
   RunGate gate_;  // guards the variables' bytes and flags, and the device threads
   std::atomic<uint64_t> runs_{0};
   std::atomic<size_t> untouched_{0};  // bytes on CPUs of prepared steps that have not run yet

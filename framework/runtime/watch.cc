@@ -15,7 +15,7 @@ absl::Status OnDevice(const absl::Status& status, const Device& device) {
 absl::Status Watch::Begin(bool traced, absl::Time deadline) {
   traced_ = traced;
   if (traced) RETURN_IF_ERROR(MakeClocks());
-  watched_ = traced || debug_sync_ || check_numerics_ || deadline != absl::InfiniteFuture();
+  watched_ = traced || debug_sync_ || check_numerics_ || observer_ != nullptr || deadline != absl::InfiniteFuture();
   if (!watched_) return absl::OkStatus();
   const int64_t now = absl::ToUnixNanos(SteadyNow());
   for (auto& lane : bound_.lanes) {
@@ -53,22 +53,53 @@ absl::Status Watch::Run(Lane& lane, size_t position, RunState& state) {
   if (traced_) RETURN_IF_ERROR(lane.clock->Stamp(*at.stream, stamp + 1));
   if (at.uses_event()) return absl::OkStatus();
   if (debug_sync_) RETURN_IF_ERROR(at.stream->Synchronize());
+  if (observer_ != nullptr) RETURN_IF_ERROR(Observe(lane, at, state.run));
   return check_numerics_ ? CheckNumerics(lane, at) : absl::OkStatus();
 }
 
-absl::Status Watch::CheckNumerics(const Lane& lane, const BoundInstruction& at) const {
+absl::StatusOr<const void*> Watch::OnHost(const Lane& lane, const BoundInstruction& at, const TensorSpec& spec,
+                                          const void* data, Tensor& copy) const {
+  if (!lane.asynchronous) return data;
   const DeviceSet& devices = bound_.devices;
+  ASSIGN_OR_RETURN(copy, Tensor::Allocate(spec.dtype, spec.shape));
+  RETURN_IF_ERROR(at.stream->Copy(copy.raw(), devices.device(0), data, devices.device(lane.device), copy.bytes()));
+  RETURN_IF_ERROR(at.stream->Synchronize());
+  return copy.raw();
+}
+
+absl::Status Watch::Observe(const Lane& lane, const BoundInstruction& at, uint64_t run) const {
+  const Program& program = bound_.plan->program;
+  const ProgramNode& node = program.nodes[at.index];
+  const auto show = [&](int output, const TensorSpec& spec, const void* data) -> absl::Status {
+    if (data == nullptr) return absl::OkStatus();
+    Tensor copy;
+    ASSIGN_OR_RETURN(data, OnHost(lane, at, spec, data, copy));
+    observer_({.node = node,
+               .index = at.index,
+               .output = output,
+               .device = lane.device,
+               .run = run,
+               .spec = spec,
+               .data = data});
+    return absl::OkStatus();
+  };
+  for (int k = 0; k < static_cast<int>(node.outputs.size()); ++k) {
+    RETURN_IF_ERROR(show(k, node.outputs[k], bound_.outputs[at.index][k]));
+  }
+  for (int k = 0; at.kind == Instruction::Kind::kRun && k < static_cast<int>(node.inputs.size()); ++k) {
+    if (!InputArg(node, k).ref) continue;
+    RETURN_IF_ERROR(show(-1 - k, program.spec(node.inputs[k]), bound_.inputs[at.index][k]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Watch::CheckNumerics(const Lane& lane, const BoundInstruction& at) const {
   const std::vector<TensorSpec>& specs = bound_.plan->program.nodes[at.index].outputs;
   for (size_t k = 0; k < specs.size(); ++k) {
     const void* data = bound_.outputs[at.index][k];
     if (data == nullptr || !IsFloating(specs[k].dtype)) continue;
     Tensor copy;
-    if (lane.asynchronous) {
-      ASSIGN_OR_RETURN(copy, Tensor::Allocate(specs[k].dtype, specs[k].shape));
-      RETURN_IF_ERROR(at.stream->Copy(copy.raw(), devices.device(0), data, devices.device(lane.device), copy.bytes()));
-      RETURN_IF_ERROR(at.stream->Synchronize());
-      data = copy.raw();
-    }
+    ASSIGN_OR_RETURN(data, OnHost(lane, at, specs[k], data, copy));
     const NonFinite found = FindNonFinite(specs[k].dtype, data, specs[k].shape.elements());
     if (!found.any()) continue;
     return absl::InvalidArgumentError(absl::StrCat("output ", k, ", ", DTypeName(specs[k].dtype),

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/runtime/binding.h"
+#include "framework/runtime/result_observer.h"
 #include "framework/runtime/step_trace.h"
 
 namespace belfry {
@@ -13,12 +16,13 @@ namespace belfry {
 // `status` with the name of the device where it occurred.
 absl::Status OnDevice(const absl::Status& status, const Device& device);
 
-// Runs the instructions of watched runs: those that have a deadline, are traced, or belong to a session with
-// SessionOptions::debug_sync or check_numerics. A run that is not watched costs nothing.
+// Runs the instructions of watched runs: those that have a deadline, are traced or observed, or belong to a session
+// with SessionOptions::debug_sync or check_numerics. A run that is not watched costs nothing.
 class Watch {
  public:
-  Watch(const BoundPlan& bound, bool debug_sync, bool check_numerics)
-      : bound_(bound), debug_sync_(debug_sync), check_numerics_(check_numerics) {}
+  // `observer`: Session::Observe; may be null.
+  Watch(const BoundPlan& bound, bool debug_sync, bool check_numerics, ResultObserver observer)
+      : bound_(bound), debug_sync_(debug_sync), check_numerics_(check_numerics), observer_(std::move(observer)) {}
 
   // Begins a run, and decides whether it is watched. The first traced run allocates clocks.
   absl::Status Begin(bool traced, absl::Time deadline);
@@ -43,11 +47,16 @@ class Watch {
  private:
   absl::Status MakeClocks() const;
   absl::Status CheckNumerics(const Lane& lane, const BoundInstruction& at) const;
+  absl::Status Observe(const Lane& lane, const BoundInstruction& at, uint64_t run) const;
+  // `data` of that spec, in the memory of the lane's device, or a copy of it in `copy`, in host memory.
+  absl::StatusOr<const void*> OnHost(const Lane& lane, const BoundInstruction& at, const TensorSpec& spec,
+                                     const void* data, Tensor& copy) const;
   std::string WaitText(const BoundInstruction& at) const;
   std::string PositionOf(const Lane& lane, absl::Time now) const;
 
   const BoundPlan& bound_;
   const bool debug_sync_, check_numerics_;
+  const ResultObserver observer_;
   bool traced_ = false, watched_ = false;  // the current run
   absl::Time begin_;                       // of a traced run
 };

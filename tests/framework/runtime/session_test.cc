@@ -67,6 +67,34 @@ TEST(Session, LinearRegressionFollowsTheKnownLosses) {
   EXPECT_NEAR((*step)->fetched(2).scalar<float>(), 9.7242340, 1e-4);
 }
 
+TEST(Session, ObserverSeesResultsAndUpdatedVariables) {
+  const DeviceSet devices = DeviceSet::Open("cpu:1").value();
+  Graph graph(BuiltinOps());
+  const Scope scope = Scope(graph).Device("/device:cpu:0");
+  const Variable w = GetVariable(scope, "weight", {}, ZerosInitializer());
+  const Output x = ops::Placeholder(scope, DType::kFloat32, {2});
+  const Output sum = ops::Sum(scope.Named("sum"), x);
+  const Node* const update = ops::AssignSub(scope.Named("update"), w, sum).node;
+  const Node* const init = InitializeVariables(scope);
+  auto session = Session::Create(graph, devices);
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE((*session)->RunTarget(init).ok());
+  std::vector<std::pair<int, float>> seen;  // the output, and its value
+  (*session)->Observe([&](const NodeResult& result) {
+    ASSERT_EQ(result.spec.shape, Shape());
+    seen.emplace_back(result.output, *static_cast<const float*>(result.data));
+  });
+  const Tensor fed = Tensor::Of<float>({1.5f, 2});
+  ASSERT_TRUE((*session)->RunTarget(update, {{x, fed}}).ok());
+  EXPECT_THAT(seen, testing::Contains(testing::Pair(0, 3.5f)));
+  EXPECT_THAT(seen, testing::Contains(testing::Pair(testing::Lt(0), -3.5f)));
+  (*session)->Observe(nullptr);
+  seen.clear();
+  auto unobserved = (*session)->Prepare({{x, {2}}}, {sum}, {update});
+  ASSERT_TRUE(unobserved.ok() && (*unobserved)->Run({fed}).ok());
+  EXPECT_THAT(seen, testing::IsEmpty());
+}
+
 class TowersMeet : public testing::TestWithParam<absl::Duration> {};
 
 TEST_P(TowersMeet, InAnAllReduce) {
