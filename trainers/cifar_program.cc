@@ -53,11 +53,11 @@ int64_t EpochSteps(const ProgramRun& run) {
   return data::BatchesPerEpoch(run.train->size(), run.order.batch_size, run.order.drop_remainder);
 }
 
-absl::StatusOr<data::Cifar10> OpenFiles(const std::string& data_dir, bool generated, World& world,
-                                        absl::Time deadline) {
+// The folder of the data.
+absl::StatusOr<std::string> Place(const std::string& data_dir, bool generated, World& world, absl::Time deadline) {
   if (!generated) {
     RETURN_IF_ERROR(world.AllGather("", deadline).status());
-    return data::OpenCifar10(data_dir);
+    return data_dir;
   }
   std::error_code error;
   const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
@@ -66,8 +66,7 @@ absl::StatusOr<data::Cifar10> OpenFiles(const std::string& data_dir, bool genera
   const bool first = world.processes()[world.rank()].local_rank == 0;
   if (first) RETURN_IF_ERROR(data::PlaceTextures(place).status());
   RETURN_IF_ERROR(world.AllGather("", deadline).status());
-  ASSIGN_OR_RETURN(const std::string directory, data::PlaceTextures(place));
-  return data::OpenCifar10(directory);
+  return data::PlaceTextures(place);
 }
 
 }  // namespace
@@ -75,7 +74,10 @@ absl::StatusOr<data::Cifar10> OpenFiles(const std::string& data_dir, bool genera
 absl::Span<const absl::string_view> Schedules() { return kSchedules; }
 
 absl::Status CifarProgram::OpenData(ProgramRun& run) {
-  ASSIGN_OR_RETURN(data_, OpenFiles(options_.data_dir, generated(), run.world, SteadyNow() + run.start_timeout));
+  ASSIGN_OR_RETURN(const std::string place,
+                   Place(options_.data_dir, generated(), run.world, SteadyNow() + run.start_timeout));
+  ASSIGN_OR_RETURN(data_, data::OpenCifar10(place));
+  run.training.tasks.data_paths = {place};
   run.train = data_.train.get();
   run.test = data_.test.get();
   if (options_.epochs > 0) {

@@ -160,6 +160,7 @@ absl::Status CsvRegression::OpenData(ProgramRun& run) {
   ASSIGN_OR_RETURN(dataset_,
                    data::FromTensors({{"features", Standardise(features_)}, {"target", Differences(target_)}}));
   run.train = dataset_.get();
+  run.training.tasks.data_paths = {options_.path};
   return absl::OkStatus();
 }
 

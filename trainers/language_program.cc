@@ -54,6 +54,7 @@ absl::Status LanguageProgram::OpenData(ProgramRun& run) {
   ASSIGN_OR_RETURN(prompt_, ParsePrompt(data_, options_.prompt));
   run.train = data_.parts.train.get();
   run.test = data_.parts.validation.get();
+  run.training.tasks.data_paths = {options_.data.path, options_.data.tokenizer};
   evaluation_batch_ = std::min(run.order.batch_size, run.test->size());
   return absl::OkStatus();
 }

@@ -120,6 +120,7 @@ absl::Status PictureProgram::OpenData(ProgramRun& run) {
   }
   run.train = train_.get();
   run.test = test_.get();
+  run.training.tasks.data_paths = {place};
   data::ImagePolicy policy = Normalised();
   evaluation_images_ = {{"image", policy}};
   policy.random_flip = true;

@@ -34,9 +34,9 @@ absl::StatusOr<DeviceSet> OpenDevices(World& world);
 absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags(const DeviceSet& devices, World& world,
                                                                    SessionOptions& session);
 
-// Sets the world, --init_from, --checkpoint_every, --keep_checkpoints, --summary_every, --check_replicas_every, --trace
-// and
-// --train_dir. InvalidArgument names the flag.
+// Sets the world, --init_from, --checkpoint_every, --keep_checkpoints, --summary_every, --check_replicas_every,
+// --trace,
+// --replay and --train_dir. InvalidArgument names the flag.
 absl::Status SetTrainerOptions(TrainerOptions& options, World& world);
 
 // Records the program and the settings in the metadata of `options`, and finds the checkpoint in --train_dir to resume

@@ -41,6 +41,9 @@ ABSL_FLAG(
     "Steps to trace, such as 100-110: prints where their time went, and writes trace.json to --train_dir, or else to "
     "the current directory, for ui.perfetto.dev or chrome://tracing.");
 
+ABSL_FLAG(std::string, replay, "",
+          "For the program audit, which starts this one again to repeat steps of a run: the file that says which.");
+
 namespace belfry::trainers {
 namespace {
 
@@ -155,6 +158,7 @@ absl::Status SetTrainerOptions(TrainerOptions& options, World& world) {
   options.summary_every = absl::GetFlag(FLAGS_summary_every);
   options.check_replicas_every = absl::GetFlag(FLAGS_check_replicas_every);
   options.stop = &StopSignals::noted;
+  options.resume.replay = absl::GetFlag(FLAGS_replay);
   for (const auto& [name, value] :
        {std::pair("checkpoint_every", options.checkpoint_every), std::pair("summary_every", options.summary_every),
         std::pair("check_replicas_every", options.check_replicas_every)}) {

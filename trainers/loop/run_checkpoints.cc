@@ -142,9 +142,15 @@ absl::StatusOr<std::string> RunCheckpoints::Save(int64_t step, absl::FunctionRef
   if (checkpointer_ != nullptr) {
     RETURN_IF_ERROR(checkpointer_->Save(step, metadata(), metric, elsewhere));
     path = absl::StrCat(folder_, "/", io::CheckpointName(step));
+    being_written_ = path;
   }
   saved_ = step;
   return path;
+}
+
+std::string RunCheckpoints::TakeWritten() {
+  if (being_written_.empty() || !checkpointer_->idle()) return "";
+  return std::exchange(being_written_, "");
 }
 
 absl::StatusOr<std::vector<SlotPart>> RunCheckpoints::GatherSlotParts() {

@@ -58,13 +58,22 @@ class RunCheckpoints {
                                    const std::optional<io::Metric>& metric);
   // True unless parts of the variables are in other tasks, which an error here keeps from handing them over.
   bool whole() const;
+  // True while a checkpoint is being written, or TakeWritten has not returned it yet.
+  bool writing() const { return !being_written_.empty(); }
+  // The path of the last checkpoint once it is written; then "", until the next one is. "" in tasks other than 0.
+  std::string TakeWritten();
   // Checkpointer::Poll and Finish.
-  absl::Status Poll() { return checkpointer_ == nullptr ? absl::OkStatus() : checkpointer_->Poll(); }
-  absl::Status Finish() { return checkpointer_ == nullptr ? absl::OkStatus() : checkpointer_->Finish(); }
+  absl::Status Poll() { return checkpointer_ == nullptr ? absl::OkStatus() : Noted(checkpointer_->Poll()); }
+  absl::Status Finish() { return checkpointer_ == nullptr ? absl::OkStatus() : Noted(checkpointer_->Finish()); }
   // The error with the checkpoint to resume from.
   absl::Status WithLastCheckpoint(const absl::Status& status);
 
  private:
+  // The status of a write. After an error there is no file.
+  absl::Status Noted(absl::Status written) {
+    if (!written.ok()) being_written_.clear();
+    return written;
+  }
   // Returns in task 0 the parts of slots that the other tasks hold; in these, nothing. All tasks must call it. Errors:
   // those of World::AllGather and World::Exchange.
   absl::StatusOr<std::vector<SlotPart>> GatherSlotParts();
@@ -81,6 +90,7 @@ class RunCheckpoints {
   int tag_ = -1;        // of exchanges of slots that are divided among tasks
   bool saves_ = false;  // task 0 has a folder
   int64_t saved_ = -1;  // the step of the last checkpoint
+  std::string being_written_ = {};
 };
 
 }  // namespace belfry::trainers

@@ -7,7 +7,6 @@
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/data/sampler.h"
-#include "trainers/loop/planned_step.h"
 
 namespace belfry::trainers {
 namespace {
@@ -45,7 +44,7 @@ absl::StatusOr<PreparedStep*> StepTable::Find(const data::BatchShape& shape, boo
   std::unique_ptr<PreparedStep>& prepared = with_summaries ? known.with_summaries : known.plain;
   if (prepared != nullptr) return prepared.get();
   const PlannedStep planned = TrainingStep(step_, shape, with_summaries ? summaries_ : std::vector<Output>());
-  ASSIGN_OR_RETURN(prepared, session_.Prepare(planned.feeds, planned.fetches, planned.targets));
+  ASSIGN_OR_RETURN(prepared, Prepare(planned));
   if (tasks_.world().size() == 1) return prepared.get();
   const std::vector<std::string> lines = CollectiveLines(prepared->plan());
   // Task 0 alone may write summaries, so only the first plan for a batch is compared among all.
@@ -56,6 +55,13 @@ absl::StatusOr<PreparedStep*> StepTable::Find(const data::BatchShape& shape, boo
     return absl::InternalError("a step with summaries runs other collectives than one without");
   }
   return prepared.get();
+}
+
+absl::StatusOr<std::unique_ptr<PreparedStep>> StepTable::Prepare(const PlannedStep& planned) {
+  ASSIGN_OR_RETURN(std::unique_ptr<PreparedStep> prepared,
+                   session_.Prepare(planned.feeds, planned.fetches, planned.targets));
+  if (on_prepared_) RETURN_IF_ERROR(on_prepared_(planned.name, prepared->plan()));
+  return prepared;
 }
 
 // A Prefetcher's towers are right; a BatchSource of the user's may divide its batches in another way.
@@ -92,7 +98,7 @@ absl::StatusOr<absl::Span<PreparedStep* const>> StepTable::FindRuns(const data::
     }
     std::unique_ptr<PreparedStep>& prepared = runs_[extents];
     if (prepared == nullptr) {
-      ASSIGN_OR_RETURN(prepared, session_.Prepare(planned.feeds, planned.fetches, planned.targets));
+      ASSIGN_OR_RETURN(prepared, Prepare(planned));
     }
     known.push_back(prepared.get());
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,11 +11,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "framework/data/batch_source.h"
 #include "framework/runtime/session.h"
 #include "models/towers/replicate_towers.h"
 #include "trainers/callbacks/callback.h"
+#include "trainers/loop/planned_step.h"
 #include "trainers/loop/task_sync.h"
 
 namespace belfry::trainers {
@@ -28,6 +31,10 @@ class StepTable {
   // `summaries`: fetched by the steps with summaries.
   StepTable(Session& session, const models::TrainStep& step, TaskSync& tasks, std::vector<Output> summaries)
       : session_(session), step_(step), tasks_(tasks), summaries_(std::move(summaries)) {}
+
+  // Calls `prepared` with the purpose and the plan of each step that is prepared from now on.
+  using PreparedFunction = std::function<absl::Status(absl::string_view name, const Plan& plan)>;
+  void OnPrepared(PreparedFunction prepared) { on_prepared_ = std::move(prepared); }
 
   bool has_summaries() const { return !summaries_.empty(); }
   // The shape of a batch.
@@ -60,11 +67,13 @@ class StepTable {
 
   // The runs for a batch of that shape, by index in the series.
   absl::StatusOr<absl::Span<PreparedStep* const>> FindRuns(const data::BatchShape& shape);
+  absl::StatusOr<std::unique_ptr<PreparedStep>> Prepare(const PlannedStep& planned);
 
   Session& session_;
   const models::TrainStep& step_;
   TaskSync& tasks_;
   const std::vector<Output> summaries_;
+  PreparedFunction on_prepared_;
   std::map<data::BatchShape, Prepared> prepared_;
   std::vector<Tensor> feeds_;
   std::map<std::vector<int64_t>, std::unique_ptr<PreparedStep>> runs_;  // by the shapes of all feeds

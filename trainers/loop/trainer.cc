@@ -1,6 +1,7 @@
 #include "trainers/loop/trainer.h"
 
 #include <algorithm>
+#include <csignal>
 #include <functional>
 #include <optional>
 #include <string>
@@ -25,10 +26,22 @@ std::vector<const Node*> Initializers(const models::TrainStep& step, absl::Span<
   return nodes;
 }
 
+// A replay has the plans of the run, with summaries, too, and nothing that only looks at it.
+TrainerOptions ForReplay(TrainerOptions options) {
+  if (options.resume.replay.empty()) return options;
+  options.quiet = true;
+  options.evaluate = nullptr;
+  options.evaluate_every = options.patience = 0;
+  options.restore_best = false;
+  options.trace = {};
+  options.stop = nullptr;
+  return options;
+}
+
 }  // namespace
 
 Trainer::Trainer(Session& session, const models::TrainStep& step, data::BatchSource& input, TrainerOptions options)
-    : options_(std::move(options)),
+    : options_(ForReplay(std::move(options))),
       input_(input),
       tasks_(options_.world, options_.tasks.timeout, session, step),
       // Task 0 alone has an event file.
@@ -38,6 +51,7 @@ Trainer::Trainer(Session& session, const models::TrainStep& step, data::BatchSou
                  : std::vector<Output>()),
       others_(session, step, options_.other_steps, tasks_),
       checkpoints_(session, Initializers(step, options_.other_steps), tasks_, options_.directory),
+      chain_(tasks_.world(), session.devices(), options_.directory),
       state_{.session = session, .world = tasks_.world(), .train_step = step} {
   state_.total = options_.steps;
   state_.print = [this](absl::string_view text) {
@@ -118,6 +132,7 @@ absl::Status Trainer::RunStep(data::Batch batch) {
   const auto running = [&](const PreparedStep& other) { phases_.SetRunning(other); };
   RETURN_IF_ERROR(others_.Run(batch, number, read, running, state_.results));
   next_ = batch.next();
+  chain_.AddBatch(batch);
   state_.examples += batch.examples();
   batch.Release();
   state_.ended = phases_.Enter(Phases::Phase::kOther, number);
@@ -132,6 +147,8 @@ absl::Status Trainer::RunStep(data::Batch batch) {
 // After a step, which state_.steps already counts. The log, the trainer's own, writes the summaries.
 absl::Status Trainer::Record() {
   RETURN_IF_ERROR(checkpoints_.Poll());
+  if (checkpoints_.writing()) RETURN_IF_ERROR(RecordWritten());
+  if (chain_.due()) RETURN_IF_ERROR(chain_.Flush(tasks_.Deadline()));
   state_.times = phases_.times();
   for (size_t i = 0; i < callbacks_.size(); ++i) {
     if (i == own_callbacks_.size()) consistent_ = true;
@@ -179,6 +196,7 @@ absl::Status Trainer::Evaluate() {
 // After a step: about signals, and about callbacks that ask to end.
 absl::Status Trainer::AgreeOnEnd() {
   int noted = options_.stop ? options_.stop() : 0;
+  if (replay_ != nullptr && replay_->done()) noted = SIGTERM;
   if (noted == 0 && state_.end_reason.has_value() && !ends_) noted = TaskReports::kEnd;
   ASSIGN_OR_RETURN(const int shared,
                    tasks_.AfterStep(state_.steps, noted, phases_.times().input, options_.tasks.step_timeout));
@@ -192,7 +210,13 @@ absl::Status Trainer::AgreeOnEnd() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Save() {
+absl::Status Trainer::RecordWritten() {
+  const std::string path = checkpoints_.TakeWritten();
+  return path.empty() ? absl::OkStatus() : chain_.Written(path);
+}
+
+// `alone`: after an error of this task, while the others go on.
+absl::Status Trainer::Save(bool alone) {
   if (!checkpoints_.IsMissing(state_.steps)) return absl::OkStatus();
   state_.began = SteadyNow();
   RETURN_IF_ERROR(WaitForLastStep());
@@ -206,13 +230,23 @@ absl::Status Trainer::Save() {
   std::optional<Metric> metric;
   if (evaluated_ == state_.steps) metric = state_.evaluation.metrics[0];
   state_.times = phases_.times();
+  // An error of the checkpoint before, or of the chain, does not keep this one from being saved.
+  absl::Status before = checkpoints_.Finish();
+  before.Update(RecordWritten());
+  before.Update(chain_.BeforeSave(state_.steps, alone, tasks_.Deadline()));
   ASSIGN_OR_RETURN(state_.checkpoint, checkpoints_.Save(state_.steps, metadata, metric));
+  RETURN_IF_ERROR(before);
   state_.ended = SteadyNow();
   return Notify(&Callback::OnSave);
 }
 
 absl::Status Trainer::Run() {
   RETURN_IF_ERROR(CheckOptions());
+  replay_.reset();
+  if (!options_.resume.replay.empty()) {
+    ASSIGN_OR_RETURN(replay_, Replay::Create(options_.resume.replay, state_.session.devices()));
+    if (replay_->wants_results_of_nodes()) state_.session.Observe(Replay::Observer(replay_));
+  }
   callbacks_.clear();
   own_callbacks_.clear();
   state_.end_reason.reset();
@@ -221,6 +255,7 @@ absl::Status Trainer::Run() {
     state_.status = CatchOutOfMemory("training", [this] { return Train(); });
     absl::Status status = state_.status;
     for (Callback* const callback : callbacks_) status.Update(callback->OnEnd(state_));
+    if (status.ok()) status = chain_.End(state_.steps, state_.stopped);
     return status;
   });
 }
@@ -254,9 +289,10 @@ absl::Status Trainer::MakeUp() {
 
 absl::Status Trainer::Finish(absl::Status status) {
   // The other tasks go on, so that parts of slots that they hold cannot be had.
-  if (!status.ok() && consistent_ && checkpoints_.whole()) status.Update(Save());
+  if (!status.ok() && consistent_ && checkpoints_.whole()) status.Update(Save(/*alone=*/true));
   if (!status.ok()) return checkpoints_.WithLastCheckpoint(status);
   RETURN_IF_ERROR(checkpoints_.Finish());
+  RETURN_IF_ERROR(RecordWritten());
   const bool to_its_end = state_.stopped == 0 && (state_.steps >= options_.steps || ends_);
   return to_its_end ? Conclude() : absl::OkStatus();
 }

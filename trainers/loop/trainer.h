@@ -12,6 +12,8 @@
 #include "framework/runtime/session.h"
 #include "models/towers/replicate_towers.h"
 #include "trainers/callbacks/callback.h"
+#include "trainers/chain/replay.h"
+#include "trainers/chain/run_chain.h"
 #include "trainers/loop/other_steps.h"
 #include "trainers/loop/phases.h"
 #include "trainers/loop/run_checkpoints.h"
@@ -63,6 +65,7 @@ class Trainer {
   absl::Status Start();
   std::vector<std::pair<data::BatchShape, bool>> StepsToCome() const;
   absl::Status PrepareSteps();
+  absl::Status StartChain();
 
   absl::Status Train();
   absl::Status MakeUp();
@@ -71,7 +74,8 @@ class Trainer {
   absl::Status Record();
   absl::Status Evaluate();
   absl::Status AgreeOnEnd();
-  absl::Status Save();
+  absl::Status Save(bool alone = false);
+  absl::Status RecordWritten();
   absl::Status Finish(absl::Status status);
   absl::Status Conclude();
 
@@ -89,6 +93,8 @@ class Trainer {
   StepTable steps_;
   OtherSteps others_;
   RunCheckpoints checkpoints_;
+  RunChain chain_;
+  std::shared_ptr<Replay> replay_;  // null: an ordinary run
   Phases phases_;
   TrainingState state_;
   std::vector<std::unique_ptr<Callback>> own_callbacks_;

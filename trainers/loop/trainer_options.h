@@ -24,6 +24,8 @@ struct TaskOptions {
   // other no longer than that either, since one that comes later would fail the next step.
   absl::Duration step_timeout = absl::InfiniteDuration();
   std::vector<std::string> settings = {};  // lines that must be the same in all, besides what the trainer knows
+  // Files and folders that the data come from. Task 0 records their digests in the chain of the run (docs/audit.md).
+  std::vector<std::string> data_paths = {};
 };
 
 // A further training step of a run, such as the generator's of a GAN. It has a name of its own
@@ -46,6 +48,9 @@ struct ResumeOptions {
   // A run that resumes nothing begins with the weights of this file, folder of checkpoints, or directory of a run, as
   // far as they are those of a variable of the model by name and shape (WarmStart). Task 0 reads it. Empty: none.
   std::string init_from = {};
+  // A file of the program `audit`, which starts this program again in a directory of its own to repeat some steps of a
+  // run: it stops where that says, evaluates nothing and prints nothing. Empty: an ordinary run.
+  std::string replay = {};
 };
 
 struct TrainerOptions {

@@ -154,6 +154,7 @@ absl::Status Trainer::StartCallbacks() {
   std::vector<Callback*> all;
   for (const auto& callback : own_callbacks_) all.push_back(callback.get());
   all.insert(all.end(), options_.callbacks.begin(), options_.callbacks.end());
+  if (replay_ != nullptr) all.push_back(replay_.get());
   for (Callback* const callback : all) {
     if (state_.resume != nullptr) callback->Load(state_.resume->metadata);
     RETURN_IF_ERROR(callback->OnStart(state_));
@@ -197,8 +198,21 @@ absl::Status Trainer::Start() {
   RETURN_IF_ERROR(checkpoints_.Open(state_.resume != nullptr, state_.steps, options_.keep_checkpoints));
   tasks_.StartReports(state_.steps);
   RETURN_IF_ERROR(StartCallbacks());
+  RETURN_IF_ERROR(StartChain());
   if (!weights.empty()) state_.print(weights);
   return PrepareSteps();
+}
+
+// After the log has cut back its files.
+absl::Status Trainer::StartChain() {
+  steps_.OnPrepared([this](absl::string_view name, const Plan& plan) { return chain_.AddPlan(name, plan); });
+  return chain_.Start({.steps = state_.steps,
+                       .total = options_.steps,
+                       .resumed_from = state_.resume != nullptr ? state_.resume->path : "",
+                       .towers = input_.towers(),
+                       .settings = &options_.metadata,
+                       .data_paths = options_.tasks.data_paths},
+                      tasks_.Deadline());
 }
 
 // The training steps that the run comes to, in this order: the shape of the batch, and whether with summaries. One that

@@ -258,7 +258,7 @@ absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run) {
   const StopSignals signals(run.max_run_time);
   Trainer trainer(*made->session, made->step, *made->input, options);
   RETURN_IF_ERROR(trainer.Run());
-  if (run.world.rank() != 0) return trainer.stopped();
+  if (run.world.rank() != 0 || !options.resume.replay.empty()) return trainer.stopped();
   if (trainer.stopped() != 0 && run.stopped_text) {
     std::printf("%s\n", run.stopped_text(trainer.stopped(), trainer.steps()).c_str());
   }

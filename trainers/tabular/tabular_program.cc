@@ -60,6 +60,7 @@ absl::Status TabularProgram::OpenData(ProgramRun& run) {
   }
   run.train = data_.train.get();
   run.test = data_.validation.get();
+  run.training.tasks.data_paths = {options_.data.path, options_.data.validation};
   PutSchema(data_.schema, run.training.metadata);
   PutModel(options_.model, run.training.metadata);
   return absl::OkStatus();

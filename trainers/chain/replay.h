@@ -1,0 +1,81 @@
+// Replays: a training program that runs some steps of a recorded run again, for the program `audit`.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/base/mutex.h"
+#include "framework/runtime/result_observer.h"
+#include "framework/runtime/saver.h"
+#include "trainers/callbacks/callback.h"
+
+namespace belfry::trainers {
+
+// What is asked of a replay: a JSON file.
+struct ReplayRequest {
+  int64_t until = 0;        // the run stops when it has done so many steps
+  int64_t results_of = -1;  // the step, from 0, whose nodes' results are wanted; -1: none
+  std::string report = {};  // the file to write
+
+  // InvalidArgument, with the path: the file is no request.
+  static absl::StatusOr<ReplayRequest> Read(const std::string& path);
+  absl::Status Write(const std::string& path) const;
+};
+
+// Writes a report as the run goes, a JSON object per line: before the first step and after each,
+//
+//   {"steps": 101, "loss": 2.25, "weights": "<WeightsDigest>", "tensors": {"conv1/weights": "float32 [5,5,3,64]
+//   9f3c..."}}
+//
+// where the loss is that of the step before; and for each result of a node in step `results_of`, those of each device
+// in the order in which it computes them,
+//
+//   {"run": 0, "index": 12, "output": 0, "name": "tower_0/conv1/Conv2D", "what": "<Describe>", "device": "CPU:0",
+//    "shape": "float32 [64,24,24,64]", "digest": "<DigestText>"}
+//
+// with the number of the session's run in the step, and for an update, which has no output, the variable as output -1 -
+// input.
+class Replay final : public Callback {
+ public:
+  // Borrows the devices. Errors: those of ReplayRequest::Read and of creating the report.
+  static absl::StatusOr<std::shared_ptr<Replay>> Create(const std::string& request, const DeviceSet& devices);
+
+  absl::Status OnStart(TrainingState& state) override { return AfterSteps(state); }
+  absl::Status OnStep(TrainingState& state) override { return AfterSteps(state); }
+  bool WantsResults(int64_t /*step*/) override { return true; }
+
+  // True if Session::Observe is needed, with Observer().
+  bool wants_results_of_nodes() const { return request_.results_of >= 0; }
+  static ResultObserver Observer(std::shared_ptr<Replay> replay);
+  // True once all is done that was asked for.
+  bool done() const { return done_; }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  Replay(ReplayRequest request, const DeviceSet& devices) : request_(std::move(request)), devices_(devices) {}
+  absl::Status AfterSteps(TrainingState& state);
+  void AddResult(const NodeResult& result);
+  absl::Status Write(const std::string& line);
+
+  const ReplayRequest request_;
+  const DeviceSet& devices_;
+  std::unique_ptr<std::FILE, Close> report_;
+  Snapshot snapshot_;
+  bool done_ = false;
+  std::atomic<bool> observes_{false};  // the step whose results are wanted is running
+  Mutex mutex_;
+  std::vector<std::string> results_ ABSL_GUARDED_BY(mutex_);
+  int64_t first_run_ ABSL_GUARDED_BY(mutex_) = -1;
+};
+
+}  // namespace belfry::trainers

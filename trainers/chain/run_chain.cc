@@ -1,0 +1,278 @@
+#include "trainers/chain/run_chain.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "framework/base/status.h"
+#include "framework/base/version.h"
+#include "framework/io/checksum.h"
+#include "framework/io/file.h"
+#include "trainers/chain/batch_digest.h"
+#include "trainers/chain/weights_digest.h"
+
+namespace belfry::trainers {
+namespace {
+
+namespace fs = std::filesystem;
+// Limits of what is read at the start of a run: data sets beyond them have no digests.
+constexpr size_t kMaxDataFiles = 10'000;
+constexpr uint64_t kMaxDataSetBytes = uint64_t{1} << 32;
+constexpr char kTraceFile[] = "trace.json";
+
+// A number, or a text without quotes in it, of a record of ours. A parsed object would need memory to be destroyed.
+absl::string_view MemberOf(absl::string_view record, absl::string_view name) {
+  const std::string key = absl::StrCat("\"", name, "\":");
+  const size_t found = record.find(key);
+  if (found == record.npos) return "";
+  record.remove_prefix(found + key.size());
+  absl::ConsumePrefix(&record, "\"");
+  return record.substr(0, record.find_first_of("\",}"));
+}
+
+// Adds the regular files of `path`, which is a file or a folder.
+void AddFiles(const fs::path& path, std::vector<std::string>& files) {
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) files.push_back(path.string());
+  if (!fs::is_directory(path, error) || files.size() > kMaxDataFiles) return;
+  const absl::StatusOr<std::vector<std::string>> names = io::ListFolder(path.string());
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (!fs::is_symlink(path / name, error) || fs::is_regular_file(path / name, error)) AddFiles(path / name, files);
+  }
+}
+
+std::vector<std::string> FilesOf(absl::Span<const std::string> paths) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const std::string& path : paths) {
+    if (!path.empty()) AddFiles(fs::absolute(path, error).lexically_normal(), files);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<std::string> Arguments() {
+  const absl::StatusOr<std::string> line = io::ReadFile("/proc/self/cmdline");
+  if (!line.ok()) return {};
+  std::vector<std::string> arguments = absl::StrSplit(*line, '\0');
+  if (!arguments.empty()) arguments.pop_back();  // after the last zero
+  return arguments;
+}
+
+// The attributes of a node, and of those that it was made of.
+void AppendAttributes(const ProgramNode& node, std::string& text) {
+  absl::StrAppend(&text, node.name, " ", node.op->name, " ", AttrsKey(node.attrs), "\n");
+  for (const ProgramNode& member : node.body) AppendAttributes(member, text);
+}
+
+// Of what the plan shows and, since it does not show them, of the nodes' attributes.
+std::string PlanDigest(const Plan& plan, const DeviceSet& devices) {
+  std::string text = plan.ToText(devices);
+  for (const ProgramNode& node : plan.program.nodes) AppendAttributes(node, text);
+  return io::DigestText(text);
+}
+
+}  // namespace
+
+std::vector<std::string> LogNames(const std::string& directory) {
+  std::vector<std::string> logs;
+  const absl::StatusOr<std::vector<std::string>> names = io::ListFolder(directory);
+  if (!names.ok()) return logs;
+  for (const std::string& name : *names) {
+    if (name == "metrics.jsonl" || name == kTraceFile || absl::StartsWith(name, "events.out.tfevents")) {
+      logs.push_back(name);
+    }
+  }
+  std::sort(logs.begin(), logs.end());
+  return logs;
+}
+
+absl::Status RunChain::Start(const ChainStart& start, absl::Time deadline) {
+  ASSIGN_OR_RETURN(const std::string chain, world_.Broadcast(directory_.empty() ? "" : "chain", deadline));
+  active_ = !chain.empty();
+  steps_ = start.steps;
+  batches_.clear();
+  batches_.reserve(kBatches);
+  if (world_.rank() != 0 || !active_) return absl::OkStatus();
+  RETURN_IF_ERROR(Open(start));
+  if (!start.resumed_from.empty()) RETURN_IF_ERROR(Written(start.resumed_from));
+  RETURN_IF_ERROR(AddStart(start));
+  RETURN_IF_ERROR(AddData(FilesOf(start.data_paths)));
+  return AddLogs(/*whole=*/false);
+}
+
+// A run goes on at the last record that was written before its checkpoint was or, without one, in the process that has
+// trained so far, at the end of the run before.
+absl::Status RunChain::Open(const ChainStart& start) {
+  const std::string path = (fs::path(directory_) / kChainFile).string();
+  const absl::string_view kind_before = start.resumed_from.empty() ? "end" : "save";
+  uint64_t size = 0;
+  std::string hash;
+  covered_.clear();
+  if (start.steps > 0) {
+    const absl::StatusOr<std::vector<ChainLine>> lines = ReadChain(path);
+    if (!lines.ok() && !absl::IsNotFound(lines.status())) return lines.status();
+    std::map<std::string, uint64_t> covered;
+    for (const ChainLine& line : lines.ok() ? *lines : std::vector<ChainLine>()) {
+      if (!line.intact) continue;
+      const absl::string_view kind = MemberOf(line.text, "record");
+      uint64_t end = 0;
+      if (kind == "log" && absl::SimpleAtoi(MemberOf(line.text, "end"), &end)) {
+        covered[std::string(MemberOf(line.text, "file"))] = end;
+      }
+      if (kind != kind_before || MemberOf(line.text, "step") != absl::StrCat(start.steps)) continue;
+      size = line.end;
+      hash = line.hash;
+      covered_ = covered;
+    }
+    if (size == 0) spdlog::warn("{}: has no record of step {}, so it begins anew there", path, start.steps);
+  }
+  ASSIGN_OR_RETURN(writer_, ChainWriter::Open(path, size, hash));
+  return absl::OkStatus();
+}
+
+absl::Status RunChain::Append(absl::string_view kind, int64_t step, const ObjectText& more) {
+  const std::string begin = ObjectText().Add("record", kind).Add("step", step).text();
+  const std::string end = more.text();
+  if (end == "{}") return writer_->Append(begin);
+  return writer_->Append(absl::StrCat(begin.substr(0, begin.size() - 1), ",", absl::string_view(end).substr(1)));
+}
+
+absl::Status RunChain::AddStart(const ChainStart& start) {
+  std::error_code error;
+  std::vector<std::string> devices;
+  for (const int tower : devices_.TowerDevices()) {
+    const Device& device = devices_.device(tower);
+    devices.push_back(absl::StrCat(device.name().ToLocalString(), ": ", device.description()));
+  }
+  return Append("start", start.steps,
+                ObjectText()
+                    .Add("total", start.total)
+                    .Add("program", fs::read_symlink("/proc/self/exe", error).string())
+                    .Add("arguments", Arguments())
+                    .Add("folder", fs::current_path(error).string())
+                    .Add("version", kBuild)
+                    .Add("tasks", int64_t{world_.size()})
+                    .Add("towers", int64_t{start.towers})
+                    .Add("devices", devices)
+                    .Add("settings", *start.settings));
+}
+
+absl::Status RunChain::AddData(absl::Span<const std::string> paths) {
+  std::error_code error;
+  uint64_t bytes = 0;
+  for (const std::string& path : paths) bytes += fs::file_size(path, error);
+  if (paths.size() > kMaxDataFiles || bytes > kMaxDataSetBytes) {
+    return Append(
+        "large_data", steps_,
+        ObjectText().Add("files", static_cast<int64_t>(paths.size())).Add("bytes", static_cast<int64_t>(bytes)));
+  }
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(const std::string contents, io::ReadFile(path, kAnySize));
+    RETURN_IF_ERROR(Append("data", steps_,
+                           ObjectText()
+                               .Add("file", path)
+                               .Add("bytes", static_cast<int64_t>(contents.size()))
+                               .Add("digest", io::DigestText(contents))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunChain::AddPlan(absl::string_view name, const Plan& plan) {
+  if (!writes()) return absl::OkStatus();
+  return Append("plan", steps_, ObjectText().Add("name", name).Add("digest", PlanDigest(plan, devices_)));
+}
+
+void RunChain::AddBatch(const data::Batch& batch) {
+  if (active_) batches_.push_back(BatchDigest(batch));
+}
+
+absl::Status RunChain::Flush(absl::Time deadline) {
+  if (!active_ || batches_.empty()) return absl::OkStatus();
+  if (world_.size() > 1) {
+    const absl::string_view mine(reinterpret_cast<const char*>(batches_.data()), batches_.size() * sizeof(uint64_t));
+    ASSIGN_OR_RETURN(const std::vector<std::string> all, world_.AllGather(mine, deadline));
+    for (int task = 0; task < world_.size(); ++task) {
+      if (all[task].size() != mine.size()) return absl::InternalError("the tasks have done different numbers of steps");
+      for (size_t i = 0; i < batches_.size() && task != world_.rank(); ++i) {
+        uint64_t part;
+        std::memcpy(&part, all[task].data() + i * sizeof(part), sizeof(part));
+        batches_[i] += part;
+      }
+    }
+  }
+  std::string digests;
+  for (const uint64_t digest : batches_) absl::StrAppend(&digests, absl::Hex(digest, absl::kZeroPad16));
+  const int64_t first = steps_;
+  steps_ += static_cast<int64_t>(batches_.size());
+  batches_.clear();
+  if (!writes()) return absl::OkStatus();
+  return Append("batches", steps_, ObjectText().Add("first", first).Add("digests", digests));
+}
+
+absl::Status RunChain::BeforeSave(int64_t steps, bool alone, absl::Time deadline) {
+  if (!active_) return absl::OkStatus();
+  if (alone && world_.size() > 1) {
+    batches_.clear();  // the others' parts cannot be had
+    steps_ = steps;
+  }
+  RETURN_IF_ERROR(Flush(deadline));
+  if (!writes()) return absl::OkStatus();
+  RETURN_IF_ERROR(AddLogs(/*whole=*/false));
+  return Append("save", steps);
+}
+
+// The header has the checksums of all tensors, so its digest stands for the whole file.
+absl::Status RunChain::Written(const std::string& path) {
+  if (!writes()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const io::SafetensorsFile file, io::SafetensorsFile::Open(path));
+  ASSIGN_OR_RETURN(const std::string header, HeaderDigest(path));
+  int64_t step = -1;
+  const auto found = file.metadata().find("belfry.step");
+  if (found == file.metadata().end() || !absl::SimpleAtoi(found->second, &step)) {
+    return absl::InternalError(absl::StrCat(path, ": a checkpoint without its step"));
+  }
+  return Append("checkpoint", step,
+                ObjectText()
+                    .Add("file", fs::path(path).filename().string())
+                    .Add("header", header)
+                    .Add("weights", WeightsDigest(LinesOf(file.tensors()))));
+}
+
+// A log that has become shorter was cut back by the run that goes on: what is left of the last records is read again.
+absl::Status RunChain::AddLogs(bool whole) {
+  for (const std::string& name : LogNames(directory_)) {
+    if (name == kTraceFile && !whole) continue;  // which is written anew
+    ASSIGN_OR_RETURN(const io::InputFile file, io::InputFile::Open((fs::path(directory_) / name).string()));
+    uint64_t& covered = covered_[name];
+    const uint64_t begin = name == kTraceFile || file.size() < covered ? 0 : covered;
+    if (file.size() == begin) continue;
+    std::string bytes(file.size() - begin, '\0');
+    RETURN_IF_ERROR(file.Read(begin, bytes.data(), bytes.size()));
+    covered = file.size();
+    RETURN_IF_ERROR(Append("log", steps_,
+                           ObjectText()
+                               .Add("file", name)
+                               .Add("begin", static_cast<int64_t>(begin))
+                               .Add("end", static_cast<int64_t>(covered))
+                               .Add("digest", io::DigestText(bytes))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunChain::End(int64_t steps, int stopped) {
+  if (!writes()) return absl::OkStatus();
+  RETURN_IF_ERROR(AddLogs(/*whole=*/true));
+  return Append("end", steps, ObjectText().Add("signal", int64_t{stopped}));
+}
+
+}  // namespace belfry::trainers
