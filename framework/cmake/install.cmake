@@ -53,7 +53,7 @@ endforeach()
 # Without internal headers: those that show Eigen, oneDNN or cuDNN, those of the module, and those of the programs.
 install(DIRECTORY framework ops optim models trainers DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/belfry COMPONENT development
   FILES_MATCHING PATTERN "*.h" PATTERN "*_impl.h" EXCLUDE PATTERN "ops/onednn" EXCLUDE PATTERN "ops/cudnn" EXCLUDE
-  PATTERN "trainers/flags" EXCLUDE PATTERN "trainers/plots" EXCLUDE PATTERN "trainers/belfry.h" EXCLUDE
+  PATTERN "trainers/flags" EXCLUDE PATTERN "trainers/audit" EXCLUDE PATTERN "trainers/plots" EXCLUDE PATTERN "trainers/belfry.h" EXCLUDE
   PATTERN "half.h" EXCLUDE PATTERN "base/library" EXCLUDE PATTERN "device/cuda" EXCLUDE PATTERN "collective/cuda" EXCLUDE PATTERN "collective/mpi" EXCLUDE PATTERN "gpu_reduce.h" EXCLUDE
   PATTERN "gpu_module.h" EXCLUDE PATTERN "ops/cublas" EXCLUDE PATTERN "ops/gpu" EXCLUDE PATTERN "ops/module" EXCLUDE PATTERN "csv_regression.h" EXCLUDE
   PATTERN "hand_made_towers.h" EXCLUDE PATTERN "trainers/language_data.h" EXCLUDE

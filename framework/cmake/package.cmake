@@ -53,7 +53,7 @@ belfry_package(development libbelfry-dev "data-parallel training on several devi
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS libabsl-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 belfry_package(programs belfry "data-parallel training on several devices (programs)"
-  "${about}\n\ncifar10 trains image classifiers, language_model transformers, tabular models\nof CSV files, and plot_run draws the course of a run." DEPENDS library)
+  "${about}\n\ncifar10 trains image classifiers, language_model transformers, tabular models\nof CSV files; plot_run draws the course of a run, and audit checks its files." DEPENDS library)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SUGGESTS "${library}-cuda, ${library}-openmpi | ${library}-mpich")
 if("openmpi" IN_LIST BELFRY_MPI_LIBRARIES)
   belfry_package(openmpi ${library}-openmpi "data-parallel training with Open MPI (module)"

@@ -1,0 +1,244 @@
+// Runs of a small program, checked, repeated and compared as the program `audit` does it.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/io/file.h"
+#include "framework/io/safetensors.h"
+#include "tests/main/seed.h"
+#include "trainers/audit/check.h"
+#include "trainers/audit/compare.h"
+#include "trainers/audit/replayer.h"
+#include "trainers/chain/run_chain.h"
+
+namespace belfry::trainers {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void Write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+void ChangeByte(const std::string& path, size_t at, char byte) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(static_cast<std::streamoff>(at)).put(byte);
+}
+
+class Audit : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        absl::StrCat(::testing::TempDir(), "/audit_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    Write(File("data.txt"), "7");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string File(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+  // Runs the program with a directory of that name.
+  void Train(const std::string& run, const std::string& flags = "") const {
+    fs::create_directories(File(run));
+    const std::string command = absl::StrCat(BELFRY_NUDGED_TRAINING, " --train_dir=", File(run),
+                                             " --data=", File("data.txt"), " ", flags, " > ", File("output"), " 2>&1");
+    ASSERT_EQ(std::system(command.c_str()), 0) << Contents(File("output"));
+  }
+  RunRecord Record(const std::string& run) const {
+    const absl::StatusOr<RunRecord> record = ReadRun(File(run));
+    EXPECT_TRUE(record.ok()) << record.status();
+    return *record;
+  }
+  CheckedRun Check(const std::string& run) const { return CheckRun(Record(run)); }
+
+  std::string folder_;
+};
+
+// The tensor of a checkpoint that has the byte at `offset`; "" in the header.
+std::string TensorAt(const std::string& path, size_t offset) {
+  const io::SafetensorsFile file = io::SafetensorsFile::Open(path).value();
+  size_t data = fs::file_size(path);
+  for (const io::TensorInfo& info : file.tensors()) data -= info.end - info.begin;
+  for (const io::TensorInfo& info : file.tensors()) {
+    if (offset >= data + info.begin && offset < data + info.end) return info.name;
+  }
+  return "";
+}
+
+TEST_F(Audit, NamesEveryFlippedBit) {
+  Train("one", "--steps=60 --checkpoint_every=10");
+  Train("two", "--steps=35 --checkpoint_every=10 --devices=cpu:2 --towers=2");
+  Train("two", "--steps=60 --checkpoint_every=10 --devices=cpu:2 --towers=2");  // which goes on
+  std::mt19937_64 random(TestSeed());
+  for (const std::string run : {"one", "two"}) {
+    SCOPED_TRACE(run);
+    const CheckedRun whole = Check(run);
+    ASSERT_THAT(whole.problems, IsEmpty());
+    ASSERT_THAT(whole.notes, IsEmpty());
+    std::vector<std::string> files = {File("data.txt")};
+    for (const auto& entry : fs::recursive_directory_iterator(File(run))) {
+      if (entry.is_regular_file() && !entry.is_symlink() && fs::file_size(entry) > 0) files.push_back(entry.path());
+    }
+    ASSERT_GE(files.size(), 9u);
+    for (int flip = 0; flip < 500; ++flip) {
+      const std::string& path = files[random() % files.size()];
+      const std::string name = fs::path(path).filename(), before = Contents(path);
+      const size_t byte = random() % before.size();
+      const std::string tensor = absl::EndsWith(name, ".safetensors") ? TensorAt(path, byte) : "";
+      ChangeByte(path, byte, static_cast<char>(before[byte] ^ (1 << random() % 8)));
+      const CheckedRun checked = Check(run);
+      EXPECT_FALSE(checked.problems.empty()) << name << ", byte " << byte;
+      // A record of the chain that cannot be read leaves others without what they are about; it is named first.
+      const std::string first = checked.problems.empty() ? "" : checked.problems[0];
+      EXPECT_THAT(first, AllOf(HasSubstr(name), HasSubstr(tensor))) << "byte " << byte;
+      EXPECT_TRUE(checked.problems.size() == 1 || name == kChainFile) << name << ", byte " << byte;
+      ChangeByte(path, byte, before[byte]);
+    }
+  }
+}
+
+TEST_F(Audit, NamesWhatIsMissing) {
+  Train("run", "--steps=20 --checkpoint_every=10");
+  fs::remove(File("run/checkpoints/step-00000010.safetensors"));
+  EXPECT_THAT(Check("run").problems, IsEmpty());  // as if it were not kept
+  fs::remove(File("run/checkpoints/step-00000020.safetensors"));
+  fs::remove(File("run/metrics.jsonl"));
+  EXPECT_THAT(Check("run").problems, ElementsAre(HasSubstr("step-00000020.safetensors"), HasSubstr("metrics.jsonl")));
+  std::string chain = Contents(File("run/chain.jsonl"));
+  const size_t line = chain.find("{\"record\":\"batches\"");
+  chain.erase(line, chain.find('\n', line) + 1 - line);
+  Write(File("run/chain.jsonl"), chain);
+  EXPECT_THAT(Check("run").problems, ::testing::Contains(HasSubstr("does not match its hash")));
+  fs::remove(File("run/chain.jsonl"));
+  EXPECT_TRUE(absl::IsNotFound(ReadRun(File("run")).status()));
+}
+
+TEST_F(Audit, RunThatGoesOnHasTheRecordsOfAnUndisturbedOne) {
+  Train("whole", "--steps=150 --checkpoint_every=10");
+  Train("parts", "--steps=47 --checkpoint_every=10");
+  Train("parts", "--steps=150 --checkpoint_every=10");
+  const RunRecord whole = Record("whole"), parts = Record("parts");
+  EXPECT_THAT(Check("parts").problems, IsEmpty());
+  EXPECT_EQ(parts.starts.size(), 2u);
+  EXPECT_EQ(whole.batches.size(), 150u);
+  EXPECT_EQ(parts.batches, whole.batches);
+  for (const auto& [step, checkpoint] : whole.checkpoints) {
+    EXPECT_EQ(parts.checkpoints.at(step).weights, checkpoint.weights) << step;
+  }
+}
+
+// A killed process leaves a part of the chain.
+TEST_F(Audit, ChainIsCutBackToItsCheckpoint) {
+  Train("run", "--steps=20 --checkpoint_every=10");
+  const std::string chain = Contents(File("run/chain.jsonl")), save = "{\"record\":\"save\",\"step\":10";
+  const size_t kept = chain.find('\n', chain.find(save)) + 1;
+  const DeviceSet devices = DeviceSet::Open("cpu:1", {.cpu_threads = 1}).value();
+  const std::unique_ptr<World> world = World::Alone();
+  const io::Metadata settings;
+  for (size_t size = kept; size <= chain.size();
+       size = size == chain.size() ? size + 1 : std::min(size + 7, chain.size())) {
+    Write(File("run/chain.jsonl"), chain.substr(0, size));
+    RunChain next(*world, devices, File("run"));
+    ASSERT_TRUE(next.Start({.steps = 10,
+                            .total = 20,
+                            .resumed_from = File("run/checkpoints/step-00000010.safetensors"),
+                            .towers = 1,
+                            .settings = &settings},
+                           absl::InfiniteFuture())
+                    .ok());
+    const std::string cut = Contents(File("run/chain.jsonl"));
+    ASSERT_EQ(cut.substr(0, kept), chain.substr(0, kept));
+    ASSERT_THAT(ParseChain(cut), Each(::testing::Field(&ChainLine::intact, true)));
+    ASSERT_TRUE(absl::StartsWith(cut.substr(kept), "{\"record\":\"checkpoint\",\"step\":10"));
+  }
+}
+
+TEST_F(Audit, RepeatsSteps) {
+  Train("run", "--steps=100 --checkpoint_every=20 --devices=cpu:2 --towers=2");
+  const RunRecord run = Record("run");
+  Replayer same({}), other({"--devices=cpu:1"});
+  for (Replayer* const replayer : {&same, &other}) {
+    const absl::StatusOr<Comparison> comparison = ReplayAround(run, 50, *replayer);
+    ASSERT_TRUE(comparison.ok()) << comparison.status();
+    EXPECT_TRUE(comparison->same) << comparison->text;
+    EXPECT_THAT(comparison->text, HasSubstr("Steps 40 to 59 were repeated from"));
+  }
+  // Of the checkpoint before, nothing is left.
+  fs::remove(File("run/checkpoints/step-00000040.safetensors"));
+  EXPECT_THAT(ReplayAround(run, 50, same)->text, HasSubstr("Steps 20 to 59 were repeated from"));
+  EXPECT_TRUE(absl::IsOutOfRange(ReplayAround(run, 100, same).status()));
+  Write(File("fault"), "33");
+  Replayer faulty({absl::StrCat("--fault=", File("fault"))});
+  const absl::StatusOr<Comparison> comparison = ReplayAround(run, 33, faulty);
+  ASSERT_TRUE(comparison.ok()) << comparison.status();
+  EXPECT_FALSE(comparison->same);
+  EXPECT_THAT(comparison->text, HasSubstr("not the variables after step 39"));
+}
+
+TEST_F(Audit, FindsAPlantedFault) {
+  std::mt19937_64 random(TestSeed());
+  Train("good");
+  for (int trial = 0; trial < 3; ++trial) {
+    const int64_t step = static_cast<int64_t>(random() % 500);
+    SCOPED_TRACE(step);
+    Write(File("fault"), absl::StrCat(step));
+    fs::remove_all(File("bad"));
+    Train("bad", absl::StrCat("--fault=", File("fault")));
+    Replayer replayer({});
+    const absl::StatusOr<Comparison> comparison = CompareRuns(Record("good"), Record("bad"), replayer);
+    ASSERT_TRUE(comparison.ok()) << comparison.status();
+    EXPECT_FALSE(comparison->same);
+    EXPECT_THAT(comparison->text,
+                AllOf(HasSubstr(absl::StrCat("They differ first in step ", step, ", by arithmetic.")),
+                      HasSubstr("'tower_0/nudge' (op Nudge, defined at tests/trainers/audit/nudged_training.cc:"),
+                      HasSubstr("tower_0.")));
+    EXPECT_LE(replayer.runs(), 12);
+  }
+}
+
+TEST_F(Audit, TellsDataFromPlansAndFromWhatDoesNotRepeatItself) {
+  Train("good", "--steps=100");
+  Replayer replayer({});
+  Train("same", "--steps=100");
+  EXPECT_TRUE(CompareRuns(Record("good"), Record("same"), replayer)->same);
+  Write(File("data.txt"), "8");
+  Train("other", "--steps=100");
+  EXPECT_THAT(CompareRuns(Record("good"), Record("other"), replayer)->text,
+              HasSubstr("They differ first in step 0, by its data"));
+  EXPECT_EQ(replayer.runs(), 0);
+  Write(File("data.txt"), "7");
+  Train("towers", "--steps=100 --towers=2 --devices=cpu:2");
+  EXPECT_EQ(Record("towers").batches, Record("good").batches);
+  EXPECT_THAT(CompareRuns(Record("good"), Record("towers"), replayer)->text, HasSubstr("by the plan (training 0)"));
+  Write(File("fault"), "60");
+  Train("once", absl::StrCat("--steps=100 --fault=", File("fault")));
+  fs::remove(File("fault"));
+  EXPECT_THAT(CompareRuns(Record("good"), Record("once"), replayer)->text,
+              AllOf(HasSubstr("The records are the same up to step 50 and not after step 99"),
+                    HasSubstr("does not repeat itself")));
+}
+
+}  // namespace
+}  // namespace belfry::trainers

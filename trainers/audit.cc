@@ -1,0 +1,84 @@
+// Checks what training runs have recorded, and finds where two of them differ.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/status.h"
+#include "trainers/audit/check.h"
+#include "trainers/audit/compare.h"
+#include "trainers/audit/replayer.h"
+#include "trainers/audit/run_record.h"
+#include "trainers/flags/command_line.h"
+
+ABSL_FLAG(int64_t, replay, -1,
+          "Repeat the steps between the checkpoints before and after this step, which counts from 0 as in "
+          "metrics.jsonl, and compare data and variables bit by bit; -1: no replay.");
+
+namespace belfry::trainers {
+namespace {
+
+constexpr char kUsage[] =
+    R"(Checks what training runs have recorded in their --train_dir, and finds where two of them differ.
+
+  audit RUN                    # the chain of records, checkpoints, logs and files of data
+  audit RUN --replay=250       # also repeats steps around 250 from the checkpoint before, and compares the bits
+  audit RUN --replay=250 -- --devices=cpu:4   # on other devices: flags after -- go to the program that trained
+  audit RUN_A RUN_B            # the first step in which two runs differ, and the first op in it
+
+A replay starts the recorded program with the recorded flags, in a temporary directory. The exit status is 0 if nothing
+differs, 2 if something is damaged or differs, and 1 after an error.
+)";
+
+constexpr int kDiffers = 2;
+
+// Prints what the check finds. Returns whether all is as it was recorded.
+bool PrintCheck(const RunRecord& run) {
+  const CheckedRun checked = CheckRun(run);
+  absl::PrintF("%s: %s.\n", run.directory, checked.summary);
+  for (const std::string& note : checked.notes) absl::PrintF("  Note: %s.\n", note);
+  for (const std::string& problem : checked.problems) absl::PrintF("  DAMAGED: %s.\n", problem);
+  if (checked.problems.empty()) absl::PrintF("  All are as they were recorded.\n");
+  return checked.problems.empty();
+}
+
+absl::StatusOr<int> Audit(const std::vector<std::string>& arguments) {
+  std::vector<std::string> directories, flags;
+  for (const std::string& argument : arguments) {
+    (absl::StartsWith(argument, "-") ? flags : directories).push_back(argument);
+  }
+  const int64_t step = absl::GetFlag(FLAGS_replay);
+  if (directories.empty() || directories.size() > 2) {
+    return absl::InvalidArgumentError("name the --train_dir of one run or of two; see --help");
+  }
+  if (directories.size() == 2 && step >= 0) {
+    return absl::InvalidArgumentError("--replay repeats steps of one run, but two are named");
+  }
+  std::vector<RunRecord> runs;
+  bool intact = true;
+  for (const std::string& directory : directories) {
+    ASSIGN_OR_RETURN(runs.emplace_back(), ReadRun(directory));
+    intact = PrintCheck(runs.back()) && intact;
+  }
+  if (directories.size() == 1 && step < 0) return intact ? 0 : kDiffers;
+  Replayer replayer(flags);
+  ASSIGN_OR_RETURN(const Comparison comparison, directories.size() == 1 ? ReplayAround(runs[0], step, replayer)
+                                                                        : CompareRuns(runs[0], runs[1], replayer));
+  absl::PrintF("%s", comparison.text);
+  if (replayer.runs() > 0) absl::PrintF("Replays: %d.\n", replayer.runs());
+  return comparison.same && intact ? 0 : kDiffers;
+}
+
+}  // namespace
+}  // namespace belfry::trainers
+
+int main(int argc, char** argv) {
+  using namespace belfry::trainers;
+  return RunProgram([&] {
+    const absl::StatusOr<int> result = Audit(ParseFlags(argc, argv, kUsage));
+    return result.ok() && ExitStatus(absl::OkStatus()) == 0 ? *result : ExitStatus(result.status());
+  });
+}

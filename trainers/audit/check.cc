@@ -1,0 +1,156 @@
+#include "trainers/audit/check.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/base/units.h"
+#include "framework/io/checkpoint_directory.h"
+#include "framework/io/checksum.h"
+#include "framework/io/file.h"
+#include "trainers/chain/run_chain.h"
+#include "trainers/chain/weights_digest.h"
+#include "trainers/loop/run_checkpoints.h"
+
+namespace belfry::trainers {
+namespace {
+
+namespace fs = std::filesystem;
+
+void CheckTensors(const std::string& path, std::vector<std::string>& problems) {
+  const absl::StatusOr<io::SafetensorsFile> file = io::SafetensorsFile::Open(path);
+  if (!file.ok()) {
+    problems.emplace_back(file.status().message());
+    return;
+  }
+  for (const io::TensorInfo& info : file->tensors()) {
+    const absl::Status read = file->Read(info).status();
+    if (!read.ok()) problems.emplace_back(read.message());
+  }
+}
+
+void CheckCheckpoint(const io::CheckpointFile& file, const RunRecord& run, CheckedRun& checked) {
+  const auto found = run.checkpoints.find(file.step);
+  if (found == run.checkpoints.end()) {
+    checked.notes.push_back(absl::StrCat(file.path, ": the chain has no record of it", run.ended ? "" : " yet"));
+  } else {
+    const absl::StatusOr<std::string> header = HeaderDigest(file.path);
+    if (!header.ok()) {
+      checked.problems.emplace_back(header.status().message());
+      return;
+    }
+    if (*header != found->second.header) {
+      checked.problems.push_back(absl::StrCat(file.path,
+                                              ": the header, which has the checksums of the tensors, is not ",
+                                              "the one of line ", found->second.line, " of ", kChainFile));
+      return;
+    }
+  }
+  CheckTensors(file.path, checked.problems);
+}
+
+// Returns the number of checkpoints that are there.
+size_t CheckCheckpoints(const RunRecord& run, CheckedRun& checked) {
+  const absl::StatusOr<std::vector<io::CheckpointFile>> files = io::ListCheckpoints(CheckpointFolder(run.directory));
+  if (!files.ok() && !absl::IsNotFound(files.status())) checked.problems.emplace_back(files.status().message());
+  const std::vector<io::CheckpointFile> there = files.ok() ? *files : std::vector<io::CheckpointFile>();
+  for (const io::CheckpointFile& file : there) CheckCheckpoint(file, run, checked);
+  if (run.checkpoints.empty()) return there.size();
+  const auto& [step, last] = *run.checkpoints.rbegin();
+  const bool found = std::any_of(there.begin(), there.end(), [at = step](const auto& file) { return file.step == at; });
+  if (!found) {
+    checked.problems.push_back(absl::StrCat((fs::path(CheckpointFolder(run.directory)) / last.file).string(),
+                                            ": the last checkpoint that the chain records (line ", last.line,
+                                            ") is not there"));
+  }
+  return there.size();
+}
+
+int64_t LinesBefore(absl::string_view text, size_t offset) {
+  return std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n');
+}
+
+// One log: the parts that were recorded one after the other.
+void CheckLog(const std::string& path, const std::string& name, const std::vector<RecordedBytes>& parts,
+              const RunRecord& run, CheckedRun& checked) {
+  const absl::StatusOr<std::string> text = io::ReadFile(path, kAnySize);
+  if (!text.ok()) {
+    checked.problems.emplace_back(text.status().message());
+    return;
+  }
+  for (const RecordedBytes& part : parts) {
+    const bool there = part.begin <= part.end && part.end <= text->size();
+    if (there && io::DigestText(absl::string_view(*text).substr(part.begin, part.end - part.begin)) == part.digest) {
+      continue;
+    }
+    std::string where = absl::StrCat("bytes ", part.begin, " to ", part.end);
+    if (there && name == "metrics.jsonl") {
+      const int64_t first = LinesBefore(*text, part.begin) + 1, last = LinesBefore(*text, part.end);
+      where = absl::StrCat("lines ", first, " to ", std::max(first, last), " (", where, ")");
+    }
+    checked.problems.push_back(absl::StrCat(path, ", ", where, ": not as they were when step ", part.step,
+                                            " was done (line ", part.line, " of ", kChainFile, ")"));
+  }
+  const uint64_t end = parts.empty() ? 0 : parts.back().end;
+  if (text->size() <= end) return;
+  const std::string more = absl::StrCat(path, ": the chain has no record of the last ", text->size() - end, " bytes");
+  (run.ended ? checked.problems : checked.notes).push_back(more);
+}
+
+void CheckData(const std::string& path, const std::vector<RecordedBytes>& starts, CheckedRun& checked) {
+  for (size_t i = 1; i < starts.size(); ++i) {
+    if (starts[i].digest == starts[i - 1].digest) continue;
+    checked.problems.push_back(absl::StrCat(path, ": other contents when the run went on at step ", starts[i].step,
+                                            " than before (line ", starts[i].line, " of ", kChainFile, ")"));
+  }
+  const RecordedBytes& last = starts.back();
+  std::error_code error;
+  const bool same_size = fs::file_size(path, error) == last.end;
+  const absl::StatusOr<std::string> bytes = same_size || error ? io::ReadFile(path, last.end) : std::string();
+  if (!bytes.ok()) {
+    checked.problems.emplace_back(bytes.status().message());
+  } else if (!same_size || io::DigestText(*bytes) != last.digest) {
+    checked.problems.push_back(
+        absl::StrCat(path, ": not the data that the run was given (line ", last.line, " of ", kChainFile, ")"));
+  }
+}
+
+void CheckBatches(const RunRecord& run, CheckedRun& checked) {
+  if (!run.damage.empty() || run.starts.empty()) return;
+  int64_t first = run.starts.front().step;
+  for (const auto& [step, digest] : run.batches) {
+    if (step != first) {
+      checked.notes.push_back(
+          absl::StrCat("the chain has no digests of the batches of steps ", first, " to ", step - 1));
+    }
+    first = step + 1;
+  }
+}
+
+}  // namespace
+
+CheckedRun CheckRun(const RunRecord& run) {
+  CheckedRun checked;
+  checked.problems = run.damage;
+  checked.notes = run.notes;
+  if (run.starts.empty()) checked.problems.push_back(absl::StrCat(kChainFile, ": it has no record of a start"));
+  if (!run.ended) checked.notes.push_back("the run goes on, or was killed: the chain has no record of its end");
+  CheckBatches(run, checked);
+  const size_t there = CheckCheckpoints(run, checked);
+  for (const auto& [name, parts] : run.logs) {
+    CheckLog((fs::path(run.directory) / name).string(), name, parts, run, checked);
+  }
+  for (const std::string& name : LogNames(run.directory)) {
+    if (!run.logs.contains(name)) checked.notes.push_back(absl::StrCat(name, ": the chain has no record of it"));
+  }
+  for (const auto& [path, starts] : run.data) CheckData(path, starts, checked);
+  checked.summary =
+      absl::StrCat(Counted(static_cast<int64_t>(run.records), "record"), " of ", Counted(run.steps, "step"), "; ",
+                   there, " of ", Counted(static_cast<int64_t>(run.checkpoints.size()), "checkpoint"), ", ",
+                   Counted(static_cast<int64_t>(run.logs.size()), "log"), ", ",
+                   Counted(static_cast<int64_t>(run.data.size()), "file"), " of data");
+  return checked;
+}
+
+}  // namespace belfry::trainers

@@ -1,0 +1,212 @@
+#include "trainers/audit/replayer.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <tuple>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "framework/base/status.h"
+#include "framework/io/file.h"
+#include "trainers/chain/json_impl.h"
+#include "trainers/chain/replay.h"
+#include "trainers/loop/run_checkpoints.h"
+
+namespace belfry::trainers {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Each has a value. They write elsewhere, or end the run early.
+constexpr absl::string_view kDropped[] = {"train_dir", "metrics_file", "export", "trace",
+                                          "dump_plan", "max_run_time", "resume", "replay"};
+
+absl::string_view NameOf(absl::string_view argument) {
+  if (!absl::ConsumePrefix(&argument, "-")) return "";
+  absl::ConsumePrefix(&argument, "-");
+  return argument.substr(0, argument.find('='));
+}
+
+absl::StatusOr<std::string> MakeFolder() {
+  std::error_code error;
+  std::string path = (fs::temp_directory_path(error) / "belfry_audit_XXXXXX").string();
+  if (error || mkdtemp(path.data()) == nullptr) {
+    return absl::UnavailableError("cannot make a folder for a replay in the temporary directory (TMPDIR)");
+  }
+  return path;
+}
+
+// Where a run in `directory` finds it as its latest checkpoint.
+absl::Status PlaceCheckpoint(const std::string& path, const std::string& directory) {
+  const fs::path folder = CheckpointFolder(directory), name = fs::path(path).filename();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  fs::copy_file(path, folder / name, error);
+  if (!error) fs::create_symlink(name, folder / "latest", error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot copy ", path, " for a replay: ", error.message()));
+}
+
+// Runs the program in `folder` with what it prints going to `output`. Returns the status that waitpid(2) gives.
+absl::StatusOr<int> Execute(const std::string& program, const std::vector<std::string>& arguments,
+                            const std::string& folder, const std::string& output) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  const absl::Cleanup destroy = [&] { posix_spawn_file_actions_destroy(&actions); };
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  pid_t child = 0;
+  const int error = posix_spawn(&child, program.c_str(), &actions, nullptr, argv.data(), environ);
+  if (error != 0) return io::SystemError(program, "cannot start the program that trained", error);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return io::SystemError(program, "cannot wait for the program that trained", errno);
+  }
+  return status;
+}
+
+ReplayedResult ResultIn(const Json& line) {
+  return {.run = NumberIn(line, "run"),
+          .index = NumberIn(line, "index"),
+          .output = NumberIn(line, "output"),
+          .name = StringIn(line, "name"),
+          .what = StringIn(line, "what"),
+          .device = StringIn(line, "device"),
+          .shape = StringIn(line, "shape"),
+          .digest = StringIn(line, "digest")};
+}
+
+absl::Status ReadReport(const std::string& path, ReplayedSteps& steps) {
+  ASSIGN_OR_RETURN(const std::string text, io::ReadFile(path, kAnySize));
+  for (const absl::string_view text_line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const Json line = ParseObject(text_line);
+    if (!line.contains("steps")) {
+      steps.results.push_back(ResultIn(line));
+      continue;
+    }
+    ReplayedState& state = steps.states[NumberIn(line, "steps")];
+    if (line.contains("loss") && line["loss"].is_number()) state.loss = line["loss"];
+    state.weights = StringIn(line, "weights");
+    for (const auto& [name, tensor] : line["tensors"].items()) {
+      if (tensor.is_string()) state.tensors[name] = tensor.get<std::string>();
+    }
+  }
+  // Nodes of a plan are in such an order; the devices of a step write at the same time.
+  std::stable_sort(steps.results.begin(), steps.results.end(), [](const ReplayedResult& a, const ReplayedResult& b) {
+    return std::tie(a.run, a.index) < std::tie(b.run, b.index);
+  });
+  return absl::OkStatus();
+}
+
+std::string LastLines(const std::string& path) {
+  constexpr size_t kLines = 10;
+  const absl::StatusOr<std::string> text = io::ReadFile(path, kAnySize);
+  if (!text.ok()) return "";
+  const std::vector<absl::string_view> lines = absl::StrSplit(*text, '\n', absl::SkipEmpty());
+  return absl::StrJoin(lines.end() - static_cast<std::ptrdiff_t>(std::min(kLines, lines.size())), lines.end(), "\n  ");
+}
+
+// The run went on with other flags between two steps.
+absl::Status CheckSameFlags(const RunRecord& run, const RecordedStart& start, int64_t until) {
+  for (const RecordedStart& later : run.starts) {
+    if (later.step <= start.step || later.step >= until || later.settings == start.settings) continue;
+    return absl::FailedPreconditionError(absl::StrCat(run.directory, " went on at step ", later.step,
+                                                      " with other settings, and has no checkpoint from which steps "
+                                                      "before or after it alone could be repeated"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string PathOfCheckpoint(const RunRecord& run, int64_t steps) {
+  const auto found = run.checkpoints.find(steps);
+  if (found == run.checkpoints.end()) return "";
+  const fs::path path = fs::path(CheckpointFolder(run.directory)) / fs::path(found->second.file).filename();
+  std::error_code error;
+  return fs::is_regular_file(path, error) ? fs::absolute(path, error).string() : "";
+}
+
+int64_t ReplayFrom(const RunRecord& run, int64_t steps) {
+  for (auto at = run.checkpoints.upper_bound(steps); at != run.checkpoints.begin();) {
+    --at;
+    if (!PathOfCheckpoint(run, at->first).empty()) return at->first;
+  }
+  return !run.starts.empty() && run.starts.front().step == 0 ? 0 : -1;
+}
+
+std::vector<std::string> ReplayArguments(const RecordedStart& start, const std::string& directory,
+                                         const std::string& request, const std::vector<std::string>& flags) {
+  std::vector<std::string> arguments = {start.arguments.empty() ? start.program : start.arguments[0]};
+  bool towers = start.tasks > 1;
+  for (size_t i = 1; i < start.arguments.size(); ++i) {
+    const std::string& argument = start.arguments[i];
+    const absl::string_view name = NameOf(argument);
+    const bool per_task = start.tasks > 1 && name == "micro_batches";
+    if (per_task || std::find(std::begin(kDropped), std::end(kDropped), name) != std::end(kDropped)) {
+      if (!absl::StrContains(argument, '=')) ++i;  // the value is an argument of its own
+      continue;
+    }
+    if (name == "towers") towers = false;
+    arguments.push_back(argument);
+  }
+  if (towers) arguments.push_back(absl::StrCat("--towers=", start.towers));
+  arguments.insert(arguments.end(), {absl::StrCat("--train_dir=", directory), absl::StrCat("--replay=", request)});
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  return arguments;
+}
+
+absl::StatusOr<ReplayedSteps> Replayer::Run(const RunRecord& run, int64_t from, int64_t until, int64_t results_of) {
+  const RecordedStart* start = run.StartOf(from);
+  if (start == nullptr) return absl::FailedPreconditionError(absl::StrCat(run.directory, ": no record of a start"));
+  RETURN_IF_ERROR(CheckSameFlags(run, *start, until));
+  ASSIGN_OR_RETURN(const std::string folder, MakeFolder());
+  const absl::Cleanup remove = [&] {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  };
+  const std::string directory = folder + "/run", request = folder + "/request.json", output = folder + "/output";
+  if (const std::string checkpoint = PathOfCheckpoint(run, from); !checkpoint.empty()) {
+    RETURN_IF_ERROR(PlaceCheckpoint(checkpoint, directory));
+  } else if (from != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(run.directory, ": the checkpoint of step ", from, " is gone"));
+  }
+  const ReplayRequest asked{.until = until, .results_of = results_of, .report = folder + "/report.jsonl"};
+  RETURN_IF_ERROR(asked.Write(request));
+  ++runs_;
+  ASSIGN_OR_RETURN(const int status,
+                   Execute(start->program, ReplayArguments(*start, directory, request, flags_), start->folder, output));
+  const int exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  if (exit != 0 && exit != 128 + SIGTERM) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the replay of ", run.directory,
+                     " failed: ", exit < 0 ? absl::StrCat("signal ", WTERMSIG(status)) : absl::StrCat("status ", exit),
+                     "; it printed\n  ", LastLines(output)));
+  }
+  ReplayedSteps steps;
+  RETURN_IF_ERROR(ReadReport(asked.report, steps));
+  if (!steps.states.contains(from) || !steps.states.contains(until)) {
+    return absl::FailedPreconditionError(absl::StrCat("the replay of ", run.directory, " did not run steps ", from,
+                                                      " to ", until - 1, "; it printed\n  ", LastLines(output)));
+  }
+  ASSIGN_OR_RETURN(steps.record, ReadRun(directory));
+  return steps;
+}
+
+}  // namespace belfry::trainers

@@ -1,0 +1,63 @@
+// What the chain of a run says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "trainers/chain/chain_file.h"
+
+namespace belfry::trainers {
+
+// The beginning of a run, or of the rest of one.
+struct RecordedStart {
+  int64_t step = 0;
+  std::string program, folder, version;
+  std::vector<std::string> arguments;  // with the program's name
+  std::vector<std::string> devices;    // "CPU:0: AMD EPYC 7B13, 2 threads"
+  int64_t tasks = 1, towers = 1;
+  std::map<std::string, std::string> settings;
+};
+
+struct RecordedCheckpoint {
+  std::string file, header, weights;  // the name of the file; HeaderDigest and WeightsDigest
+  size_t line = 0;                    // of the chain, from 1
+};
+
+// A file or, of a log, the bytes [begin, end).
+struct RecordedBytes {
+  uint64_t begin = 0, end = 0;
+  std::string digest;  // io::DigestText
+  int64_t step = 0;    // when it was recorded
+  size_t line = 0;
+};
+
+// Steps count those that are done, but for batches, which have the step, from 0, that trained on them.
+struct RunRecord {
+  std::string directory;
+  size_t records = 0;
+  std::vector<std::string> damage;  // of the chain itself: "chain.jsonl, line 12: ..."
+  std::vector<RecordedStart> starts;
+  std::map<int64_t, RecordedCheckpoint> checkpoints;
+  std::map<int64_t, std::string> batches;
+  std::map<std::string, std::vector<std::string>> plans;   // digests by purpose, "training"
+  std::map<std::string, std::vector<RecordedBytes>> logs;  // by name in the directory, ascending, without overlaps
+  std::map<std::string, std::vector<RecordedBytes>> data;  // by path: as it was at each start
+  std::vector<std::string> notes;
+  int64_t steps = 0;   // as far as there are records
+  bool ended = false;  // by its end or by a signal
+
+  // The last start from which `step` was done; null if there is none.
+  const RecordedStart* StartOf(int64_t step) const;
+};
+
+// The records of intact lines. Lines that are damaged are only named.
+RunRecord ParseRun(const std::string& directory, absl::Span<const ChainLine> lines);
+// NotFound: there is no chain in the directory. Errors: those of ReadChain.
+absl::StatusOr<RunRecord> ReadRun(const std::string& directory);
+
+}  // namespace belfry::trainers
