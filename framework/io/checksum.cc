@@ -1,11 +1,22 @@
 #include "framework/io/checksum.h"
 
+#include <algorithm>
+#include <vector>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
 
 namespace belfry::io {
+namespace {
+
+std::string Text(const XXH128_hash_t& digest) {
+  return absl::StrCat(absl::Hex(digest.high64, absl::kZeroPad16), absl::Hex(digest.low64, absl::kZeroPad16));
+}
+
+}  // namespace
 
 uint64_t Checksum(const void* data, size_t bytes) { return XXH3_64bits(data, bytes); }
 
@@ -20,9 +31,20 @@ std::string ChecksumText(const void* data, size_t bytes) {
   return absl::StrCat(absl::Hex(Checksum(data, bytes), absl::kZeroPad16));
 }
 
-std::string DigestText(absl::string_view bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return absl::StrCat(absl::Hex(hash.high64, absl::kZeroPad16), absl::Hex(hash.low64, absl::kZeroPad16));
+std::string DigestText(absl::string_view bytes) { return Text(XXH3_128bits(bytes.data(), bytes.size())); }
+
+absl::StatusOr<std::string> FileDigest(const InputFile& file) {
+  constexpr uint64_t kPiece = uint64_t{1} << 20;
+  std::vector<char> piece(std::min(kPiece, file.size()));
+  XXH3_state_t state;
+  XXH3_INITSTATE(&state);
+  XXH3_128bits_reset(&state);
+  for (uint64_t at = 0; at < file.size(); at += kPiece) {
+    const uint64_t bytes = std::min(kPiece, file.size() - at);
+    RETURN_IF_ERROR(file.Read(at, piece.data(), bytes));
+    XXH3_128bits_update(&state, piece.data(), bytes);
+  }
+  return Text(XXH3_128bits_digest(&state));
 }
 
 }  // namespace belfry::io

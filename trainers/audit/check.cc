@@ -105,12 +105,14 @@ void CheckData(const std::string& path, const std::vector<RecordedBytes>& starts
                                             " than before (line ", starts[i].line, " of ", kChainFile, ")"));
   }
   const RecordedBytes& last = starts.back();
-  std::error_code error;
-  const bool same_size = fs::file_size(path, error) == last.end;
-  const absl::StatusOr<std::string> bytes = same_size || error ? io::ReadFile(path, last.end) : std::string();
-  if (!bytes.ok()) {
-    checked.problems.emplace_back(bytes.status().message());
-  } else if (!same_size || io::DigestText(*bytes) != last.digest) {
+  const absl::StatusOr<io::InputFile> file = io::InputFile::Open(path);
+  const bool other_size = file.ok() && file->size() != last.end;
+  const absl::StatusOr<std::string> digest = !file.ok()   ? file.status()
+                                             : other_size ? std::string()
+                                                          : io::FileDigest(*file);
+  if (!digest.ok()) {
+    checked.problems.emplace_back(digest.status().message());
+  } else if (*digest != last.digest) {
     checked.problems.push_back(
         absl::StrCat(path, ": not the data that the run was given (line ", last.line, " of ", kChainFile, ")"));
   }

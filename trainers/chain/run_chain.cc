@@ -177,12 +177,11 @@ absl::Status RunChain::AddData(absl::Span<const std::string> paths) {
         ObjectText().Add("files", static_cast<int64_t>(paths.size())).Add("bytes", static_cast<int64_t>(bytes)));
   }
   for (const std::string& path : paths) {
-    ASSIGN_OR_RETURN(const std::string contents, io::ReadFile(path, kAnySize));
-    RETURN_IF_ERROR(Append("data", steps_,
-                           ObjectText()
-                               .Add("file", path)
-                               .Add("bytes", static_cast<int64_t>(contents.size()))
-                               .Add("digest", io::DigestText(contents))));
+    ASSIGN_OR_RETURN(const io::InputFile file, io::InputFile::Open(path));
+    ASSIGN_OR_RETURN(const std::string digest, io::FileDigest(file));
+    RETURN_IF_ERROR(
+        Append("data", steps_,
+               ObjectText().Add("file", path).Add("bytes", static_cast<int64_t>(file.size())).Add("digest", digest)));
   }
   return absl::OkStatus();
 }

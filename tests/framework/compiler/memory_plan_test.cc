@@ -239,9 +239,9 @@ TEST_P(MemoryPlanTest, RandomGraphs) {
       }
     }
   }
-  EXPECT_GT(recomputed, 0);
-  // On several devices, others read most values, which are therefore kept.
+  // On several devices, others read most values, which are therefore kept, at some seeds all.
   if (GetParam().devices == 1) {
+    EXPECT_GT(recomputed, 0);
     EXPECT_GT(within, 0);
   }
 }

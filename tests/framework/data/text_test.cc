@@ -163,7 +163,7 @@ TEST_F(TextTest, TokensOfATokenizer) {
       OpenTokenizer(absl::StrCat(BELFRY_SOURCE_ROOT, "/tests/framework/data/tokenizers/llama3.json"));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   std::string text;
-  for (int i = 0; text.size() < (3 << 20); ++i)
+  for (int64_t i = 0; text.size() < (3 << 20); ++i)
     absl::StrAppend(&text, "The\n  model's ", i * i, "\xC3\xB6 tower,", i % 7);
   const std::vector<int32_t> expected = (*tokenizer)->Encode(text);
   const auto data = OpenText(Put("a.txt", text), **tokenizer, {.window = 1000, .validation = 0});

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/io/checksum.h"
+#include "framework/io/file.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/framework/io/io_testing.h"
 
@@ -35,6 +36,19 @@ TEST(Checksum, IsXxh3) {
   EXPECT_EQ(ChecksumText("", 0), "2d06800538d394c2");
   EXPECT_EQ(DigestText(""), "99aa06d3014798d86001c324468d497f");
   EXPECT_EQ(SumOfChecksums("", 1, 0, 0), Checksum("", 0));
+}
+
+TEST(Checksum, OfAFileIsThatOfItsBytes) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file";
+  for (const size_t bytes : {0, 1, 1 << 20, (1 << 20) + 1, 3'000'000}) {
+    std::string text(bytes, ' ');
+    for (size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(i * i >> 7);
+    ASSERT_EQ(WriteFile(path, text), absl::OkStatus());
+    const absl::StatusOr<InputFile> file = InputFile::Open(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ(FileDigest(*file).value(), DigestText(text)) << bytes;
+  }
 }
 
 TEST(Checksum, SumDependsOnTheOrderOfRows) {
