@@ -42,6 +42,14 @@ absl::StatusOr<double> ParseGo(absl::string_view line) {
   return seconds;
 }
 
+absl::StatusOr<double> StepRate(absl::FunctionRef<absl::Status()> step, absl::FunctionRef<absl::Status()> finish,
+                                double seconds) {
+  absl::Status status;
+  const double steps = Rate([&] { status.Update(step()); }, seconds, [&] { status.Update(finish()); });
+  RETURN_IF_ERROR(status);
+  return steps;
+}
+
 absl::StatusOr<int64_t> PeakBeyond(const MemoryUse& before) {
   ASSIGN_OR_RETURN(const MemoryUse now, ReadMemoryUse());
   return now.peak_bytes - before.anonymous_bytes;
@@ -71,11 +79,8 @@ absl::Status Serve(TrainingRun& run, const MemoryUse& before, std::istream& in, 
   RETURN_IF_ERROR(run.Wait());
   // If this is not allowed, memory that was needed only for making the plan counts too.
   ForgetPeak().IgnoreError();
-  const auto rate = [&](double seconds) -> absl::StatusOr<double> {
-    absl::Status status;
-    const double steps = Rate([&] { status.Update(run.Step()); }, seconds, [&] { status.Update(run.Wait()); });
-    RETURN_IF_ERROR(status);
-    return steps;
+  const auto rate = [&](double seconds) {
+    return StepRate([&] { return run.Step(); }, [&] { return run.Wait(); }, seconds);
   };
   return AnswerCommands(
       losses, rate, [&] { return PeakBytes(run, before); }, in, out);

@@ -19,6 +19,10 @@ namespace belfry::benchmarks {
 // Parses "go SECONDS". InvalidArgument for any other line, or unless SECONDS is positive and at most an hour.
 absl::StatusOr<double> ParseGo(absl::string_view line);
 
+// Calls of `step` per second, over about `seconds`, and then of `finish` once, as Rate has them. Errors: theirs.
+absl::StatusOr<double> StepRate(absl::FunctionRef<absl::Status()> step, absl::FunctionRef<absl::Status()> finish,
+                                double seconds);
+
 // Answers commands of the protocol from `in` on `out` until "quit" or the end of input. `compared` are the numbers that
 // other programs must reproduce; `rate` returns steps per second, measured for about so many seconds, and `peak_bytes`
 // the peak memory. Errors: theirs, and those of ParseGo.

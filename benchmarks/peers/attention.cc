@@ -13,7 +13,6 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "benchmarks/memory_use.h"
-#include "benchmarks/paired_runs.h"
 #include "benchmarks/serve.h"
 #include "framework/base/status.h"
 #include "framework/graph/gradients.h"
@@ -88,11 +87,8 @@ absl::Status Run() {
     values.push_back(RootMeanSquare(value[0]));
   }
   ASSIGN_OR_RETURN(const auto step, session->Prepare({}, {}, {result.node}));
-  const auto rate = [&](double seconds) -> absl::StatusOr<double> {
-    absl::Status status;
-    const double steps = Rate([&] { status.Update(step->Run()); }, seconds);
-    RETURN_IF_ERROR(status);
-    return steps;
+  const auto rate = [&](double seconds) {
+    return StepRate([&] { return step->Run(); }, [&] { return step->Wait(); }, seconds);
   };
   RETURN_IF_ERROR(rate(0.2).status());
   ForgetPeak().IgnoreError();

@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "benchmarks/kernel_shares.h"
 #include "benchmarks/memory_use.h"
-#include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
 #include "benchmarks/serve.h"
 #include "framework/base/status.h"
@@ -116,11 +115,8 @@ absl::Status Run() {
   for (const Tensor& each : first) values.push_back(RootMeanSquare(each));
   for (const Output& each : results) nodes.push_back(each.node);
   ASSIGN_OR_RETURN(const auto step, session->Prepare({}, {}, nodes));
-  const auto rate = [&](double seconds) -> absl::StatusOr<double> {
-    absl::Status status;
-    const double steps = Rate([&] { status.Update(step->Run()); }, seconds);
-    RETURN_IF_ERROR(status);
-    return steps;
+  const auto rate = [&](double seconds) {
+    return StepRate([&] { return step->Run(); }, [&] { return step->Wait(); }, seconds);
   };
   RETURN_IF_ERROR(rate(0.2).status());
   ForgetPeak().IgnoreError();

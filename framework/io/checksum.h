@@ -22,7 +22,7 @@ std::string ChecksumText(const void* data, size_t bytes);
 // XXH3, 128 bits, seed 0, as 32 lower-case hexadecimal digits, most significant first. For contents that must not be
 // mistaken for each other by chance; no protection against forgery either.
 std::string DigestText(absl::string_view bytes);
-// That of all bytes of a file, which is read in pieces.
+// The same digest of a file, which is read in pieces.
 absl::StatusOr<std::string> FileDigest(const InputFile& file);
 
 }  // namespace belfry::io

@@ -81,7 +81,7 @@ struct Panels {
   // c [m, columns] = or += a [m, k] times panel `panel`.
   template <bool add>
   void Multiply(const C* packed, int64_t panel, int64_t m, const C* a, int64_t a_row, C* c, int64_t c_row) const {
-    // In blocks of k that stay in the L1 cache beside those of a.
+    // Blocks of k stay in the L1 cache beside those of a.
     constexpr int64_t kDepth = 256;
     const C* b = packed + panel * k * columns();
     for (int64_t p = 0; p < k; p += kDepth, b += kDepth * columns()) {

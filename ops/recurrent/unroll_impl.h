@@ -140,7 +140,7 @@ class Forward {
     const int64_t groups = share.last_group - share.first_group, chunks = (groups + chunk_ - 1) / chunk_;
     for (int64_t step = 0; step < longest; ++step) {
       for (int64_t i = 0; i < chunks; ++i) {
-        // There and back, since the weights that were read last are still in the cache.
+        // Every other step goes backwards, since the weights that were read last are still in the cache.
         const bool back = step % 2 != 0;
         const int64_t first = share.first_group + (back ? chunks - 1 - i : i) * chunk_;
         const int64_t last = std::min(first + chunk_, share.last_group);
@@ -216,9 +216,9 @@ struct BackwardOperands {
 //   Lanes Step(const UnitRange& at, Lanes dh, C* state, Lanes* slopes) const;
 //   void Skip(int64_t batch, int64_t step) const;   instead of a step past the end: gradients of zero
 //   void Finish(int64_t batch, const C* state) const;   after its first step
-// Of the gradient `dh` of hidden states, Step returns the part that reaches the states before without the weights, and
-// it gives the gradients `slopes` [gates] of the products. A sequence's state is a row of the cell's own; Step sees
-// its block of kLanes units.
+// Step takes the gradient `dh` of the hidden states and returns the part of it that reaches the states before without
+// passing through the weights. It stores the gradients of the products in `slopes` [gates]. A sequence's state is a row
+// of the cell's own; Step sees its block of kLanes units.
 template <class T, int gates>
 class Backward {
   using C = Compute<T>;

@@ -12,7 +12,7 @@ namespace belfry::ops::winograd {
 struct Problem {
   Images in, out;
   int64_t pad_top, pad_left;
-  int threads;    // threads that share the blocks
+  int threads;    // threads that divide the blocks; with 1, all threads share each block of a filter's gradient
   int64_t block;  // tiles that one thread holds in the transformed domain at a time
 
   int64_t tiles() const { return out.n * TileGrid(out).rows * TileGrid(out).columns; }

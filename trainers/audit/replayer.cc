@@ -47,7 +47,7 @@ absl::StatusOr<std::string> MakeFolder() {
   return path;
 }
 
-// Where a run in `directory` finds it as its latest checkpoint.
+// Copies a checkpoint to the place where a run in `directory` looks for its latest one.
 absl::Status PlaceCheckpoint(const std::string& path, const std::string& directory) {
   const fs::path folder = CheckpointFolder(directory), name = fs::path(path).filename();
   std::error_code error;
@@ -103,7 +103,8 @@ absl::Status ReadReport(const std::string& path, ReplayedSteps& steps) {
     ReplayedState& state = steps.states[NumberIn(line, "steps")];
     if (line.contains("loss") && line["loss"].is_number()) state.loss = line["loss"];
     state.weights = StringIn(line, "weights");
-    for (const auto& [name, tensor] : line["tensors"].items()) {
+    const Json tensors = line.value("tensors", Json::object());
+    for (const auto& [name, tensor] : tensors.items()) {
       if (tensor.is_string()) state.tensors[name] = tensor.get<std::string>();
     }
   }

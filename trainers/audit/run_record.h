@@ -1,4 +1,4 @@
-// What the chain of a run says.
+// The contents of a run's chain.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@
 
 namespace belfry::trainers {
 
-// What is asked of a replay: a JSON file.
+// A request for a replay, which is a JSON file.
 struct ReplayRequest {
   int64_t until = 0;        // the run stops when it has done so many steps
   int64_t results_of = -1;  // the step, from 0, whose nodes' results are wanted; -1: none

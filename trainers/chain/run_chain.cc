@@ -74,7 +74,7 @@ void AppendAttributes(const ProgramNode& node, std::string& text) {
   for (const ProgramNode& member : node.body) AppendAttributes(member, text);
 }
 
-// Of what the plan shows and, since it does not show them, of the nodes' attributes.
+// The digest of the plan's text and of the nodes' attributes, which the text leaves out.
 std::string PlanDigest(const Plan& plan, const DeviceSet& devices) {
   std::string text = plan.ToText(devices);
   for (const ProgramNode& node : plan.program.nodes) AppendAttributes(node, text);

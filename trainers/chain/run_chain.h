@@ -51,19 +51,19 @@ class RunChain {
   // Opens the chain. That of a run that resumes is cut back to the record of the checkpoint; without one it begins
   // anew. Other logs of the directory have been opened, and cut back, by now.
   absl::Status Start(const ChainStart& start, absl::Time deadline);
-  // A plan that the run will follow, with its purpose: "training".
+  // Records a plan that the run will follow, with its purpose: "training".
   absl::Status AddPlan(absl::string_view name, const Plan& plan);
-  // The batch of the step that is just done.
+  // Adds the batch of the step that has just run.
   void AddBatch(const data::Batch& batch);
   // True if so many batches have no record yet that Flush is due.
   bool due() const { return batches_.size() >= kBatches; }
   // Records the batches that have no record yet.
   absl::Status Flush(absl::Time deadline);
-  // Before the checkpoint after `steps` steps is written. `alone`: other tasks do not save, since this one has failed.
+  // Call before the checkpoint after `steps` steps is written. `alone`: this task has failed, and no other one saves.
   absl::Status BeforeSave(int64_t steps, bool alone, absl::Time deadline);
-  // That checkpoint is written.
+  // Records the checkpoint at `path`, which has been written.
   absl::Status Written(const std::string& path);
-  // The run is over, by a signal unless `stopped` is 0.
+  // Ends the chain. `stopped`: the signal that stopped the run; 0: none.
   absl::Status End(int64_t steps, int stopped);
 
  private:

@@ -10,11 +10,11 @@
 
 namespace belfry::trainers {
 
-// By name: "F32 [5,5,3,64] 91ab..." with a tensor's type, shape and checksum (io::ChecksumText).
+// A line for each tensor, by its name: type, shape and checksum (io::ChecksumText), as in "F32 [5,5,3,64] 91ab...".
 using TensorLines = std::map<std::string, std::string>;
 
-// Those of a snapshot, and of a file as its header states them: the same for the same values. Tensors of a file without
-// checksums have none.
+// The lines of a snapshot, and of a file as its header states them, are the same for the same values. Tensors of a file
+// without checksums have none.
 TensorLines LinesOf(absl::Span<const io::NamedTensor> tensors);
 TensorLines LinesOf(absl::Span<const io::TensorInfo> tensors);
 

@@ -203,7 +203,7 @@ absl::Status Trainer::Start() {
   return PrepareSteps();
 }
 
-// After the log has cut back its files.
+// REQUIRES: the log has cut back its files.
 absl::Status Trainer::StartChain() {
   steps_.OnPrepared([this](absl::string_view name, const Plan& plan) { return chain_.AddPlan(name, plan); });
   return chain_.Start({.steps = state_.steps,

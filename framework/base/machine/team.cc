@@ -32,7 +32,7 @@ void RunTeam(int threads, absl::FunctionRef<void(const TeamMember& member)> body
   if (std::min(threads, ParallelThreads()) <= 1 || omp_in_parallel() != 0 || !StartParallelThreads().ok()) {
     return body(TeamMember(0, 1, barrier));
   }
-  // By the whole team, as in ParallelFor.
+  // The whole team runs this, for the reason that ParallelFor states.
 #pragma omp parallel
   {
     const int rank = omp_get_thread_num(), size = std::min(threads, omp_get_num_threads());

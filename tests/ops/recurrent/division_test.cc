@@ -139,7 +139,7 @@ TEST(RecurrentDivision, TheNumberOfThreadsDoesNotChangeBits) {
     for (const Sizes& sizes : kSizes) {
       for (const bool gru : {false, true}) {
         const Layer layer(dtype, sizes, gru);
-        // Of all lengths from 0 to T.
+        // Lengths from 0 to T, in mixed order.
         Tensor lengths(DType::kInt32, {sizes.n});
         for (int64_t i = 0; i < sizes.n; ++i) {
           lengths.data<int32_t>()[i] = static_cast<int32_t>((2 * i + sizes.t - 1) % (sizes.t + 1));

@@ -185,7 +185,7 @@ TEST_F(Audit, RepeatsSteps) {
     EXPECT_TRUE(comparison->same) << comparison->text;
     EXPECT_THAT(comparison->text, HasSubstr("Steps 40 to 59 were repeated from"));
   }
-  // Of the checkpoint before, nothing is left.
+  // The nearest checkpoint is gone, so the replay starts from the one before it.
   fs::remove(File("run/checkpoints/step-00000040.safetensors"));
   EXPECT_THAT(ReplayAround(run, 50, same)->text, HasSubstr("Steps 20 to 59 were repeated from"));
   EXPECT_TRUE(absl::IsOutOfRange(ReplayAround(run, 100, same).status()));

@@ -88,7 +88,7 @@ std::unique_ptr<data::Dataset> Points() {
 
 absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
   const Output points = Nudge(tower.Named("nudge"), batch["point"], tower.replica());
-  // So many weights that some are always rounded to another number.
+  // Enough weights that some are always rounded to another number.
   const Output hidden = ops::Relu(tower, models::Dense(tower, "hidden", points, 512));
   models::AddCrossEntropy(tower, models::Dense(tower, "logits", hidden, 2), batch["label"]);
   return models::TotalLoss(tower);
