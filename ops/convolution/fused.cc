@@ -8,6 +8,7 @@
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/convolution/convolution_ops.h"
+#include "ops/convolution/pointwise_impl.h"
 #include "ops/onednn/in_float32_impl.h"
 #include "ops/onednn/primitive_kernel_impl.h"
 
@@ -32,6 +33,8 @@ absl::StatusOr<Kernel> MakeFusedConv2D(const KernelSpec& spec) {
       const bool relu = epilogue.activation == Activation::kRelu;
       if (std::optional<Kernel> fast = WinogradForward(spec, shape, relu)) return *std::move(fast);
     }
+    ASSIGN_OR_RETURN(std::optional<Kernel> product, PointwiseForward(spec, shape));
+    if (product.has_value()) return *std::move(product);
     const bool whole = onednn::Applies(epilogue);
     const onednn::Conv2DForwardOptions options{.bias = true, .post_ops = whole ? epilogue : Epilogue()};
     ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
@@ -48,6 +51,11 @@ absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
     if (std::optional<Kernel> fast = WinogradBackpropFilter(spec, shape)) return *std::move(fast);
+    ASSIGN_OR_RETURN(std::optional<Kernel> product, PointwiseBackpropFilter(spec, shape));
+    if (product.has_value()) {
+      const auto make = [&product](const KernelSpec&) { return *product; };
+      return MakeFilterThenBias(spec, make, &MakeBiasAddGrad);
+    }
     ASSIGN_OR_RETURN(
         std::optional<Kernel> kernel,
         PrimitiveKernel(spec, onednn::Conv2DBackwardWeights(shape, {.bias = true, .gradient_dtype = kDTypeOf<T>}),

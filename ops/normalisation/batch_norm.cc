@@ -16,7 +16,7 @@ namespace belfry::ops {
 namespace {
 
 // Operations fused after the normalisation, in the same pass over memory.
-enum class Then { kNothing, kRelu, kAddRelu };
+enum class Then { kNothing, kRelu, kAddRelu, kRelu6 };
 
 // y = scale (x - mean) / sqrt(variance + epsilon) + offset, with the constants of each channel computed once and laid
 // out by lanes. The gradient evaluates the same expression, so both passes get the same bits.
@@ -47,6 +47,10 @@ void Normalize(const ChannelTiles& tiles, const Normalization<C>& normal, const 
   } else if constexpr (then == Then::kRelu) {
     ForEachElementByChannel(
         tiles, 5, y, [=](int64_t c, C in) { return relu(normal(c, in)); }, x);
+  } else if constexpr (then == Then::kRelu6) {
+    constexpr functor::Relu6<C> relu6;
+    ForEachElementByChannel(
+        tiles, 6, y, [=](int64_t c, C in) { return relu6(normal(c, in)); }, x);
   } else {
     ForEachElementByChannel(tiles, 4, y, normal, x);
   }
@@ -90,7 +94,7 @@ absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
 }
 
 // Inputs x, dy, scale, [offset,] mean, variance; outputs dx, dscale, doffset. With the offset, dy is the gradient of a
-// ReLU that follows the normalisation.
+// ReLU, or ReLU6, that follows the normalisation.
 //
 // Let z = (x - mean) / sqrt(variance + epsilon), y = scale z + offset, and let d be dy, or 0 where the ReLU is off.
 // Summed over the rows of a channel,
@@ -106,27 +110,31 @@ absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
 template <Then then, class T>
 absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   using C = Compute<T>;
-  constexpr bool kRelu = then == Then::kRelu;
+  constexpr bool kMasked = then != Then::kNothing;
   const ChannelTiles tiles(spec.inputs[0].shape);
   const ChannelSums<C, 2> sums(tiles);
-  const bool fixed = !kRelu && spec.attrs.Bool("fixed_statistics");
+  const bool fixed = !kMasked && spec.attrs.Bool("fixed_statistics");
   const C share = fixed ? C(0) : 1 / static_cast<C>(std::max<int64_t>(tiles.rows(), 1));
   const size_t numbers_bytes = LaneNumbers<C, 5>::Bytes(tiles);
   return Kernel{[tiles, sums, share, numbers_bytes,
                  epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& context) {
                   const T *x = context.input<T>(0), *dy = context.input<T>(1);
-                  const C *scale = context.input<C>(2), *mean = context.input<C>(kRelu ? 4 : 3),
-                          *variance = context.input<C>(kRelu ? 5 : 4);
+                  const C *scale = context.input<C>(2), *mean = context.input<C>(kMasked ? 4 : 3),
+                          *variance = context.input<C>(kMasked ? 5 : 4);
                   C *dscale = context.output<C>(1), *doffset = context.output<C>(2);
                   const LaneNumbers<C, 5> lanes(tiles, context.workspace);
                   // Normalization takes the first three of the lanes' numbers. Without a ReLU its offset is unused, so
                   // any pointer will do.
                   const Normalization<C> normal(tiles, {tiles, context.workspace}, epsilon, scale,
-                                                kRelu ? context.input<C>(3) : scale, mean, variance);
-                  // The ReLU is off where y was stored as 0, which includes positive values too small for the dtype.
+                                                kMasked ? context.input<C>(3) : scale, mean, variance);
+                  // The ReLU is off where y was stored as 0, which includes positive values too small for the dtype,
+                  // and a ReLU6 where it was stored as 6, too.
                   const auto slope = [=](int64_t c, C in, C out) {
                     constexpr C kZero = functor::RoundsToZero(kDTypeOf<T>);
-                    return kRelu ? functor::ReluGrad<C>()(out, normal(c, in) - kZero) : out;
+                    if constexpr (then == Then::kRelu6) {
+                      return functor::Relu6Grad<C>()(out, static_cast<C>(static_cast<T>(normal(c, in))));
+                    }
+                    return kMasked ? functor::ReluGrad<C>()(out, normal(c, in) - kZero) : out;
                   };
                   const C* total = sums.Run(
                       static_cast<std::byte*>(context.workspace) + numbers_bytes, 6,
@@ -300,6 +308,10 @@ void AddFusedGradients(OpRegistry& registry, OpDef gradient) {
   gradient.kernels = Kernels<float, double, Half, BFloat16>(
       "CPU", [](auto tag) { return &MakeGrad<Then::kRelu, typename decltype(tag)::type>; });
   registry.Add(gradient);
+  gradient.name = "BatchNormRelu6Grad";
+  gradient.kernels = Kernels<float, double, Half, BFloat16>(
+      "CPU", [](auto tag) { return &MakeGrad<Then::kRelu6, typename decltype(tag)::type>; });
+  registry.Add(gradient);
   gradient.name = "BatchNormReluGradOfSum";
   gradient.inputs.push_back({"dy_addend"});
   gradient.shape = ReluGradOfSumShape;
@@ -361,6 +373,10 @@ void RegisterBatchNorm(OpRegistry& registry) {
   norm.gradient = NoGradient(kByThePass);
   norm.kernels = Kernels<float, double, Half, BFloat16>(
       "CPU", [](auto tag) { return &MakeTraining<Then::kRelu, typename decltype(tag)::type>; });
+  registry.Add(norm);
+  norm.name = "BatchNormRelu6";
+  norm.kernels = Kernels<float, double, Half, BFloat16>(
+      "CPU", [](auto tag) { return &MakeTraining<Then::kRelu6, typename decltype(tag)::type>; });
   registry.Add(norm);
   norm.name = "BatchNormAddRelu";
   norm.inputs.push_back({"addend"});

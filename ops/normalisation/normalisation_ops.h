@@ -25,7 +25,8 @@ void AddBatchNormGpuKernels(KernelTable& table);  // batch_norm.cu
 void AddRowNormGpuKernels(KernelTable& table);    // row_norms.cu: LayerNorm, RmsNorm, GroupNorm
 void AddLrnGpuKernels(KernelTable& table);        // lrn.cu
 void AddMomentsGpuKernels(KernelTable& table);    // moments.cu
-// Arguments of BatchNorm and, but for the addend, BatchNormRelu; BatchNormAddRelu has them all.
+// Arguments of BatchNorm and, but for the addend, BatchNormRelu and BatchNormRelu6; BatchNormAddRelu has
+// them all.
 namespace batch_norm {
 inline constexpr int kX = 0, kScale = 1, kOffset = 2, kAddend = 3;  // inputs
 inline constexpr int kY = 0, kMean = 1, kVariance = 2;              // outputs

@@ -96,6 +96,7 @@ constexpr FamilyInclude kFamilyIncludes[] = {
     {"normalisation", "activation", "the ReLU in the same kernel, and its gradient"},
     {"product", "activation", "epilogues"},
     {"convolution", "activation", "epilogues: bias and activation in the same kernel; and gradients of both"},
+    {"convolution", "product", "a convolution with a filter of 1 x 1 is a product of matrices"},
     {"recurrent", "product", "cells multiply matrices by the kernels of MatMul on GPUs"},
     {"recurrent", "copy", "ReverseSequence moves bytes of any dtype"},
 };

@@ -19,6 +19,7 @@ class NormFuser {
   void Run() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (nodes_[i].op->name == "Relu") FuseRelu(static_cast<int>(i));
+      if (nodes_[i].op->name == "Relu6") FuseRelu6(static_cast<int>(i));
     }
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (nodes_[i].op->name == "BatchNormGrad" && !FuseGradient(static_cast<int>(i))) FuseMask(static_cast<int>(i));
@@ -30,12 +31,7 @@ class NormFuser {
   // Relu(BatchNorm(x, ...)), or Relu(BatchNorm(x, ...) + addend) with the norm on either side of the sum.
   void FuseRelu(int i) {
     const Value below = nodes_[i].inputs[0];
-    if (IsNorm(below)) {
-      if (!guard_.Allows(below.node, i)) return;
-      const OpDef* op = FusedOp(context_, "BatchNormRelu", nodes_[below.node], {&nodes_[i]});
-      if (op != nullptr) Become(i, below.node, op, {});
-      return;
-    }
+    if (IsNorm(below)) return FuseActivation(i, below.node, "BatchNormRelu");
     const ProgramNode& sum = nodes_[below.node];
     if (sum.op->name != "Add" || !guard_.Allows(below.node, i)) return;
     for (int side : {0, 1}) {
@@ -46,6 +42,17 @@ class NormFuser {
       const OpDef* op = FusedOp(context_, "BatchNormAddRelu", nodes_[norm.node], {&sum, &nodes_[i]});
       if (op != nullptr) return Become(i, norm.node, op, {addend});
     }
+  }
+  // Relu6(BatchNorm(x, ...)).
+  void FuseRelu6(int i) {
+    const Value below = nodes_[i].inputs[0];
+    if (IsNorm(below)) FuseActivation(i, below.node, "BatchNormRelu6");
+  }
+  // Makes node i, an activation of `norm`, the op `name`.
+  void FuseActivation(int i, int norm, absl::string_view name) {
+    if (!guard_.Allows(norm, i)) return;
+    const OpDef* op = FusedOp(context_, name, nodes_[norm], {&nodes_[i]});
+    if (op != nullptr) Become(i, norm, op, {});
   }
   bool IsNorm(Value value) const { return value.index == batch_norm::kY && nodes_[value.node].op->name == "BatchNorm"; }
 
@@ -62,8 +69,8 @@ class NormFuser {
     for (int output = 0; output < static_cast<int>(from.outputs.size()); ++output) moved_[{norm, output}] = {i, output};
   }
 
-  // BatchNormGrad of what ReluGrad gives. The fused kernel computes the ReLU's input again from x, so everything that
-  // it takes must be what the fused forward node took and gave.
+  // BatchNormGrad of what ReluGrad or Relu6Grad gives. The fused kernel computes the activation's input again from x,
+  // so everything that it takes must be what the fused forward node took and gave.
   bool FuseGradient(int i) {
     namespace grad = batch_norm_grad;
     ProgramNode& node = nodes_[i];
@@ -71,9 +78,10 @@ class NormFuser {
                 mean = node.inputs[grad::kMean], variance = node.inputs[grad::kVariance];
     const ProgramNode& mask = nodes_[dy.node];
     const auto fused = fused_.find(mean.node);
-    if (fused == fused_.end() || mask.op->name != "ReluGrad" || !guard_.Allows(dy.node, i)) return false;
+    const bool six = mask.op->name == "Relu6Grad";
+    if (fused == fused_.end() || (!six && mask.op->name != "ReluGrad") || !guard_.Allows(dy.node, i)) return false;
     const ProgramNode& forward = nodes_[fused->second];
-    const bool same = forward.op->name == "BatchNormRelu" &&
+    const bool same = forward.op->name == (six ? "BatchNormRelu6" : "BatchNormRelu") &&
                       mask.inputs[relu_grad::kY] == Value{fused->second, batch_norm::kY} &&
                       x == forward.inputs[batch_norm::kX] && scale == forward.inputs[batch_norm::kScale] &&
                       mean.index == batch_norm::kMean && variance == Value{mean.node, batch_norm::kVariance} &&
@@ -81,9 +89,9 @@ class NormFuser {
                       node.attrs.Float("epsilon") == forward.attrs.Float("epsilon") && forward.device == node.device;
     const Value slopes = mask.inputs[relu_grad::kDy];
     const ProgramNode& sum = nodes_[slopes.node];
-    const bool adds = OnGpu(node) && IsSumOfTwo(slopes, dy.node);
+    const bool adds = !six && OnGpu(node) && IsSumOfTwo(slopes, dy.node);
     const OpDef* op = adds ? FusedOp(context_, "BatchNormReluGradOfSum", node, {&mask, &sum})
-                           : FusedOp(context_, "BatchNormReluGrad", node, {&mask});
+                           : FusedOp(context_, six ? "BatchNormRelu6Grad" : "BatchNormReluGrad", node, {&mask});
     if (!same || op == nullptr) return false;
     node.op = op;
     node.attrs = forward.attrs;

@@ -125,6 +125,27 @@ Arrays NormGradient(const Array& x, const Array& d, const Array& scale, const Ar
   return {dx, dscale, doffset};
 }
 
+// The case of BatchNormRelu6Grad, from that of BatchNormReluGrad. Channels with a positive offset get 20 more, which
+// takes them past 6; those of the others stay below it.
+OpCase Relu6GradientCase(OpCase of) {
+  of.name = "BatchNormRelu6Grad";
+  of.build = [](const Scope& scope, const Ins& in) {
+    const Output more = ops::Relu(scope, ops::Scale(scope, ops::Sign(scope, in[3]), 20));
+    std::vector<Output> inputs = {ops::Add(scope, in[0], ops::Sign(scope, in[0])), in[1]};
+    for (int i = 2; i < 6; ++i) inputs.push_back(Wide(scope, i == 3 ? ops::Add(scope, in[3], more) : in[i]));
+    return Outs(scope.AddAll("BatchNormRelu6Grad", inputs));
+  };
+  of.reference = [](const Arrays& in) {
+    Array x = in[0], d = in[1], offset = in[3];
+    for (double& value : x.values) value += (value > 0) - (value < 0);
+    for (double& value : offset.values) value += value > 0 ? 20 : 0;
+    const Array y = Normalize(x, in[2], offset, in[4].values, in[5].values, 1e-3);
+    for (int64_t i = 0; i < x.size(); ++i) d[i] = y[i] > 0 && y[i] < 6 ? d[i] : 0;
+    return NormGradient(x, d, in[2], in[4], in[5]);
+  };
+  return of;
+}
+
 // The ops that the fusion pass produces: batch normalisation, addition and ReLU in one, and their gradients.
 std::vector<OpCase> FusedNormCases() {
   const auto relu = [](Array y) {
@@ -141,6 +162,16 @@ std::vector<OpCase> FusedNormCases() {
     Array mean(in[1].shape), variance(in[1].shape);
     Moments(in[0], mean.values, variance.values);
     return Arrays{relu(Normalize(in[0], in[1], in[2], mean.values, variance.values, 1e-3)), mean, variance};
+  };
+  OpCase forward6 = forward;
+  forward6.name = "BatchNormRelu6";
+  forward6.build = [](const Scope& scope, const Ins& in) {
+    return Outs(scope.AddAll("BatchNormRelu6", {in[0], Wide(scope, in[1]), Wide(scope, in[2])}));
+  };
+  forward6.reference = [of_relu = forward.reference](const Arrays& in) {
+    Arrays all = of_relu(in);
+    for (double& y : all[0].values) y = std::min(y, 6.0);
+    return all;
   };
   OpCase add = forward;
   add.name = "BatchNormAddRelu";
@@ -226,7 +257,7 @@ std::vector<OpCase> FusedNormCases() {
     for (int64_t i = 0; i < summed[1].size(); ++i) summed[1][i] += in[6][i];
     return of_one(summed);
   };
-  return {forward, add, gradient, relu_of_sum, masked, of_sum};
+  return {forward, forward6, add, gradient, Relu6GradientCase(gradient), relu_of_sum, masked, of_sum};
 }
 
 // The two parts of a batch norm with fixed statistics that is folded: a factor of the filter before it, and a bias.

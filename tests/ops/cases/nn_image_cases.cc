@@ -203,7 +203,9 @@ std::vector<OpCase> FusedCases() {
          .inputs = {{{2, 5, 4, 3}}, {{3, 3, 3, 8}}, {{8}}},
          .build = [=](const Scope& scope, const Ins& in) { return Outs{scope.Add("FusedConv2D", in, attrs)}; },
          .reference = [=](const Arrays& in) { return finish(Convolve(in[0], in[1], {}), in[2]); },
-         .more_shapes = {{{0, 5, 4, 3}, {3, 3, 3, 8}, {8}}, {{1, 1, 1, 1}, {1, 1, 1, 1}, {1}}},
+         .more_shapes = {{{0, 5, 4, 3}, {3, 3, 3, 8}, {8}},
+                         {{1, 1, 1, 1}, {1, 1, 1, 1}, {1}},
+                         {{2, 3, 5, 20}, {1, 1, 20, 16}, {16}}},
          .tolerance = 16,
          .gradient = false,
          .thread_dependent = true});
@@ -268,7 +270,8 @@ std::vector<OpCase> FusedCases() {
                 .more_shapes = {{{0, 5, 4, 3}, {3, 3, 3, 8}, {0, 5, 4, 8}},
                                 {{1, 5, 4, 3}, {3, 3, 3, 0}, {1, 5, 4, 0}},
                                 {{1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}},
-                                {{1, 7, 8, 32}, {3, 3, 32, 16}, {1, 7, 8, 16}}},
+                                {{1, 7, 8, 32}, {3, 3, 32, 16}, {1, 7, 8, 16}},
+                                {{2, 3, 5, 16}, {1, 1, 16, 20}, {2, 3, 5, 20}}},
                 .tolerance = 32,
                 .gradient = false,
                 .thread_dependent = true};
@@ -309,6 +312,7 @@ std::vector<OpCase> NnImageCases() {
                 {{0, 5, 4, 3}, {3, 3, 3, 4}},
                 {{2, 12, 12, 16}, {5, 5, 16, 16}},
                 {{2, 7, 9, 5}, {1, 1, 5, 300}}}),
+      ConvCase("Conv2DPointwise", {2, 3, 4, 5}, {1, 1, 5, 6}, {}, {{{2, 5, 7, 48}, {1, 1, 48, 16}}}),
       ConvCase("Conv2DStrided", {2, 7, 6, 2}, {3, 2, 2, 3}, {.stride_h = 2, .stride_w = 3, .padding = Padding::Valid()},
                {{{2, 13, 11, 16}, {3, 3, 16, 16}}}),
       ConvCase("Conv2DSameStrided", {1, 7, 6, 2}, {3, 3, 2, 3}, {.stride_h = 2, .stride_w = 2}),

@@ -30,6 +30,19 @@ TEST_F(FuseNorms, AReluAndTheGradientUnderIt) {
   for (const char* op : {"BatchNorm", "Relu", "ReluGrad", "BatchNormGrad"}) EXPECT_EQ(Count(plan, op), 0) << op;
 }
 
+TEST_F(FuseNorms, ARelu6AndTheGradientUnderIt) {
+  // Some channels pass 6, and some stay below it.
+  const Output scale = ops::Scale(root_, scale_, 8);
+  norm_ = ops::BatchNorm(root_, x_, scale, offset_);
+  const Output y = ops::Relu6(root_, norm_.y);
+  std::vector<Output> fetches = GradientsOf(y, {x_, scale_, offset_});
+  fetches.insert(fetches.end(), {y, norm_.mean, norm_.variance});
+  const Plan& plan = Compare(fetches);
+  EXPECT_EQ(Count(plan, "BatchNormRelu6"), 1);
+  EXPECT_EQ(Count(plan, "BatchNormRelu6Grad"), 1);
+  for (const char* op : {"BatchNorm", "Relu6", "Relu6Grad", "BatchNormGrad"}) EXPECT_EQ(Count(plan, op), 0) << op;
+}
+
 TEST_F(FuseNorms, AnAdditionOnEitherSide) {
   for (const bool first : {true, false}) {
     const Output sum = first ? ops::Add(root_, norm_.y, shortcut_) : ops::Add(root_, shortcut_, norm_.y);

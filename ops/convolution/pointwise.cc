@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "ops/convolution/pointwise_impl.h"
+#include "ops/onednn/primitive_kernel_impl.h"
+#include "ops/product/product_ops.h"
+#include "ops/simd/product_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+// With x, y and the filter as matrices [N H W, C], [N H W, K] and [C, K], y = x filter, dx = dy filter^T, and dfilter =
+// x^T dy. oneDNN's code for processors without AVX-512 calls a product, too, but one for each image.
+bool IsProduct(const KernelSpec& spec, const onednn::Conv2DShape& s) {
+  return HasElements(spec) && s.dtype == DType::kFloat32 && s.groups == 1 && s.r * s.s == 1 &&
+         std::max({s.stride_h, s.stride_w}) == 1 && std::max({s.pad_top, s.pad_bottom, s.pad_left, s.pad_right}) == 0 &&
+         !onednn::ProductsRepeat(s.dtype);
+}
+
+// True for results whose rows fill the registers of our product, or nearly.
+bool FillsRegisters(int64_t columns) {
+  constexpr int64_t kPanel = simd::kProductWidth * simd::Vector<float>::kLanes, kManyPanels = 4;
+  return columns % kPanel == 0 || columns >= kManyPanels * kPanel;
+}
+
+// The sizes of filters, measured with AVX2, of which oneDNN makes the gradient at half of its usual speed.
+bool IsSlowFilter(int64_t elements) { return 96 * 1024 <= elements && elements <= 384 * 1024; }
+
+TensorSpec Matrix(const TensorSpec& images) {
+  const Shape& shape = images.shape;
+  return {images.dtype, Shape({shape.elements(0, shape.rank() - 1), shape[-1]})};
+}
+
+Attrs ProductAttrs(Attrs attrs, bool transpose_a, bool transpose_b) {
+  attrs.Set("transpose_a", transpose_a);
+  attrs.Set("transpose_b", transpose_b);
+  return attrs;
+}
+
+// A gradient: the product of the node's inputs `a` and `b`.
+absl::StatusOr<Kernel> Gradient(const KernelSpec& spec, int a, bool transpose_a, int b, bool transpose_b) {
+  const Attrs attrs = ProductAttrs({}, transpose_a, transpose_b);
+  const TensorSpec inputs[] = {Matrix(spec.inputs[a]), Matrix(spec.inputs[b])};
+  const TensorSpec output = Matrix(spec.outputs[0]);
+  ASSIGN_OR_RETURN(Kernel kernel,
+                   MakeMatMul<float>({spec.name, attrs, inputs, absl::MakeSpan(&output, 1), spec.device}));
+  kernel.run = [run = std::move(kernel.run), a, b](const KernelContext& context) {
+    const void* const factors[] = {context.inputs[a], context.inputs[b]};
+    KernelContext product = context;
+    product.inputs = factors;
+    return run(product);
+  };
+  return kernel;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<Kernel>> PointwiseForward(const KernelSpec& spec, const onednn::Conv2DShape& shape) {
+  if (!IsProduct(spec, shape) || !FillsRegisters(shape.k)) return std::nullopt;
+  const Attrs attrs = ProductAttrs(spec.attrs, false, false);
+  std::vector<TensorSpec> inputs = {Matrix(spec.inputs[0]), Matrix(spec.inputs[1])};
+  const bool fused = spec.inputs.size() > 2;
+  if (fused) inputs.push_back(spec.inputs[2]);
+  const TensorSpec output = Matrix(spec.outputs[0]);
+  const KernelSpec product{spec.name,   attrs,          inputs,        absl::MakeSpan(&output, 1),
+                           spec.device, spec.constants, spec.prepared, spec.node};
+  return fused ? MakeFusedMatMul<float>(product) : MakeMatMul<float>(product);
+}
+
+absl::StatusOr<std::optional<Kernel>> PointwiseBackpropInput(const KernelSpec& spec, const onednn::Conv2DShape& shape) {
+  if (!IsProduct(spec, shape) || !FillsRegisters(shape.c)) return std::nullopt;
+  return Gradient(spec, 2, false, 1, true);
+}
+
+absl::StatusOr<std::optional<Kernel>> PointwiseBackpropFilter(const KernelSpec& spec,
+                                                              const onednn::Conv2DShape& shape) {
+  if (!IsProduct(spec, shape) || !IsSlowFilter(shape.c * shape.k)) return std::nullopt;
+  return Gradient(spec, 0, true, 2, false);
+}
+
+}  // namespace belfry::ops
