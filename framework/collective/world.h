@@ -67,7 +67,8 @@ class World {
   // those who wait for other processes in another way. Thread-safe; costs an atomic load.
   virtual absl::Status Stopped() = 0;
   // Where each process is, one line each; a process that does not answer within a second is stopped, dead or cut off,
-  // and its line says so. For the error of a process that waits in vain. Thread-safe.
+  // and its line, among the first, says so. If another process has told an error, that follows. For the error of a
+  // process that waits in vain. Thread-safe.
   virtual std::string RollCall() = 0;
   // Tells all processes that this one ends with `status`, unless one of them said so before. Any process may call it at
   // any time. Thread-safe.

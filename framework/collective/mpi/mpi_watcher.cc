@@ -79,8 +79,9 @@ absl::Status MpiWatcher::Poll() {
       ASSIGN_OR_RETURN(const bool arrived, test(incoming_[r].request));
       if (!arrived) continue;
       incoming_[r].request = -1;
+      if (left_) continue;  // a receive that was given up
       Take(r, incoming_[r].note);
-      if (!incoming_[r].left) RETURN_IF_ERROR(Post(r));
+      RETURN_IF_ERROR(Post(r));
     }
     for (auto& note : outgoing_) {
       ASSIGN_OR_RETURN(const bool sent, test(note->request));
@@ -163,7 +164,7 @@ void MpiWatcher::Tell(const std::string& text) {
   {
     const MutexLock lock(poll_mutex_);
     for (int r = 0; r < size_; ++r) {
-      if (r != rank_ && !incoming_[r].left) Send(r, kFailed, text);
+      if (Listens(r)) Send(r, kFailed, text);
     }
   }
   PollUntil(SteadyNow() + kPatience, [this] {
@@ -174,13 +175,11 @@ void MpiWatcher::Tell(const std::string& text) {
 
 std::vector<std::string> MpiWatcher::RollCall() {
   {
+    const MutexLock poll(poll_mutex_);
     const MutexLock lock(mutex_);
-    std::fill(answers_.begin(), answers_.end(), std::string());
-  }
-  {
-    const MutexLock lock(poll_mutex_);
     for (int r = 0; r < size_; ++r) {
-      if (r != rank_) Send(r, kWhere, "");
+      answers_[r] = Listens(r) ? "" : "has come to the end";
+      if (Listens(r)) Send(r, kWhere, "");
     }
   }
   const std::string own = Position();
@@ -197,22 +196,47 @@ std::vector<std::string> MpiWatcher::RollCall() {
   return answers;
 }
 
-absl::Status MpiWatcher::Leave(absl::Time deadline) {
+absl::Status MpiWatcher::GiveReceivesUp() {
+  left_ = true;
+  const MutexLock lock(mpi_mutex_);
+  for (const Incoming& incoming : incoming_) {
+    if (incoming.request >= 0) RETURN_IF_ERROR(mpi_.Cancel(incoming.request));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int>> MpiWatcher::Leave(absl::Time deadline) {
   {
     const MutexLock lock(poll_mutex_);
+    leaving_ = true;
     for (int r = 0; r < size_; ++r) {
       if (r != rank_) Send(r, kLeave, "");
     }
   }
-  const bool left = PollUntil(deadline, [this] {
+  std::vector<int> missing;
+  const bool sent = PollUntil(deadline, [&] {
     const MutexLock lock(poll_mutex_);
-    bool all = outgoing_.empty();
-    for (int r = 0; r < size_; ++r) all = all && (r == rank_ || incoming_[r].left);
-    return all;
+    missing.clear();
+    for (int r = 0; r < size_; ++r) {
+      if (Listens(r)) missing.push_back(r);
+    }
+    return missing.empty() && outgoing_.empty();
+  });
+  {
+    const MutexLock lock(poll_mutex_);
+    RETURN_IF_ERROR(error_);
+    if (!missing.empty()) return missing;
+    if (!sent) return absl::DeadlineExceededError("MPI did not send all farewells before the deadline");
+    RETURN_IF_ERROR(GiveReceivesUp());
+  }
+  const bool ended = PollUntil(deadline, [this] {
+    const MutexLock lock(poll_mutex_);
+    return std::all_of(incoming_.begin(), incoming_.end(), [](const Incoming& one) { return one.request < 0; });
   });
   const MutexLock lock(poll_mutex_);
   RETURN_IF_ERROR(error_);
-  return left ? absl::OkStatus() : absl::DeadlineExceededError("another process did not leave before the deadline");
+  return ended ? absl::StatusOr<std::vector<int>>(missing)
+               : absl::DeadlineExceededError("MPI did not give up receives of notes before the deadline");
 }
 
 }  // namespace belfry

@@ -36,22 +36,26 @@ class MpiWatcher {
   void End();
 
   void SetPosition(std::function<std::string()> position);
-  // Sends `text` as this process's failure to all others; gives up after a second.
+  // Sends `text` as this process's failure to all others that may still wait for it; gives up after a second.
   void Tell(const std::string& text);
+  // Takes the notes that have come, instead of within 100 ms.
+  void TakeNotes() { Poll().IgnoreError(); }
   // Whether a failure was told, by this process or to it.
   bool told();
-  // Asks all processes where they are, and waits a second for their answers. By rank; empty: no answer.
+  // Asks all processes where they are, and waits a second for their answers. By rank; empty: no answer. One that has
+  // come to the end, as this one, is not asked.
   std::vector<std::string> RollCall();
-  // Exchanges farewells, after which no note is sent and none pending. Errors: DeadlineExceeded; those of MPI.
-  absl::Status Leave(absl::Time deadline);
+  // Exchanges farewells, after which no note is sent and none pending. Returns the processes that said none before the
+  // deadline, after which notes go on. Errors: those of MPI; DeadlineExceeded if that does not give receives up.
+  absl::StatusOr<std::vector<int>> Leave(absl::Time deadline);
 
  private:
   using Note = std::array<char, 1024>;
   enum Kind : char { kFailed = 'F', kWhere = 'W', kHere = 'H', kLeave = 'L' };
   struct Incoming {
     Note note;
-    MpiApi::Request request = -1;  // -1: none pending; the process has left, or this one
-    bool left = false;
+    MpiApi::Request request = -1;  // -1: none pending; this process has left
+    bool left = false;             // has said farewell
   };
   struct Outgoing {
     Note note;
@@ -64,6 +68,11 @@ class MpiWatcher {
   absl::Status Post(int from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
   void Send(int to, Kind kind, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
   void Take(int from, const Note& note) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
+  // Whether a process takes notes: it goes on until all have said farewell.
+  bool Listens(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_) {
+    return rank != rank_ && !(leaving_ && incoming_[rank].left);
+  }
+  absl::Status GiveReceivesUp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
   // Waits until `done`, polling; false at the deadline.
   bool PollUntil(absl::Time deadline, const std::function<bool()>& done);
   std::string Position();
@@ -75,7 +84,9 @@ class MpiWatcher {
   Mutex poll_mutex_;                                             // held while notes are taken or sent
   std::vector<Incoming> incoming_ ABSL_GUARDED_BY(poll_mutex_);  // by rank
   std::vector<std::unique_ptr<Outgoing>> outgoing_ ABSL_GUARDED_BY(poll_mutex_);
-  absl::Status error_ ABSL_GUARDED_BY(poll_mutex_);  // of MPI; no more notes then
+  absl::Status error_ ABSL_GUARDED_BY(poll_mutex_);    // of MPI; no more notes then
+  bool leaving_ ABSL_GUARDED_BY(poll_mutex_) = false;  // this process has said farewell,
+  bool left_ ABSL_GUARDED_BY(poll_mutex_) = false;     // and so have all others
   Mutex mutex_;
   bool done_ ABSL_GUARDED_BY(mutex_) = false, told_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::string> answers_ ABSL_GUARDED_BY(mutex_);  // by rank

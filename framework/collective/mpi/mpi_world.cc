@@ -27,6 +27,10 @@ constexpr absl::Duration kGiveUp = absl::Milliseconds(500);
 // The longest wait that is not yet worth a warning, and the share of a wait after which one is.
 constexpr absl::Duration kMinWarning = absl::Seconds(5);
 constexpr int64_t kWarningsShare = 10;
+// Of the processes that an error names, which has to fit into a note of the watcher with what is most important of the
+// roll call.
+constexpr size_t kMostNames = 8;
+constexpr absl::string_view kReasons = ": stopped, dead, cut off, or busy elsewhere";
 
 // A wait tries again at once for a moment, and then naps, longer once it is long: a blocking call of MPI would keep the
 // core busy, and could not be left at a deadline. MPI moves data only inside its calls, so longer naps at once would
@@ -116,10 +120,13 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
       }
       continue;
     }
+    // Another process may have told by now why it does not answer.
+    if (watcher_ != nullptr) watcher_->TakeNotes();
+    RETURN_IF_ERROR(Stopped());
     return absl::DeadlineExceededError(
-        receives == 0 ? "the other processes did not take what was sent to them before the deadline"
-                      : absl::StrCat("no answer before the deadline from ", Silent(transfers.receives),
-                                     ": stopped, dead, cut off, or busy elsewhere"));
+        absl::StrCat(receives == 0 ? "what was sent was not received before the deadline by "
+                                   : "no answer before the deadline from ",
+                     Silent(receives == 0 ? transfers.sends : transfers.receives), kReasons));
   }
   return absl::OkStatus();
 }
@@ -135,14 +142,22 @@ void MpiWorld::Warn(const Transfers& transfers, absl::Duration waited) {
 }
 
 std::string MpiWorld::Silent(const std::vector<Transfers::Transfer>& list) const {
-  std::vector<std::string> silent;
-  int last = -1;
+  std::vector<int> silent;
   for (const auto& transfer : list) {
-    if (transfer.request < 0 || transfer.process == last) continue;
-    last = transfer.process;
-    silent.push_back(Describe(last, processes_[last]));
+    if (transfer.request >= 0) silent.push_back(transfer.process);
   }
-  return absl::StrJoin(silent, ", ");
+  return Names(std::move(silent));
+}
+
+std::string MpiWorld::Names(std::vector<int> ranks) const {
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  const size_t named = std::min(ranks.size(), kMostNames);
+  std::string text = absl::StrJoin(ranks.begin(), ranks.begin() + named, ", ", [this](std::string* out, int rank) {
+    out->append(Describe(rank, processes_[rank]));
+  });
+  if (named < ranks.size()) absl::StrAppend(&text, " and ", ranks.size() - named, " more");
+  return text;
 }
 
 bool MpiWorld::GiveUp(Transfers& transfers) {
@@ -177,7 +192,7 @@ void MpiWorld::LeaveMpi(const std::string& reason) {
       const MutexLock lock(mutex_);
       last_roll_call_ = roll_call;
     }
-    watcher_->Tell(absl::StrCat(Describe(rank(), processes_[rank()]), ": ", reason));
+    watcher_->Tell(absl::StrCat(Describe(rank(), processes_[rank()]), ": ", reason, "\nThe tasks:\n", roll_call));
     watcher_->End();
   }
   const MutexLock lock(mpi_mutex_);
@@ -215,12 +230,23 @@ std::string MpiWorld::RollCall() {
     if (!last_roll_call_.empty()) return last_roll_call_;
   }
   const std::vector<std::string> positions = watcher_->RollCall();
-  std::string text;
-  for (int r = 0; r < size(); ++r) {
-    absl::StrAppend(&text, text.empty() ? "  " : "\n  ", Describe(r, processes_[r]), "  ",
-                    positions[r].empty() ? "says nothing: stopped, dead, or cut off" : positions[r]);
+  std::string told;
+  {
+    const MutexLock lock(mutex_);
+    told = told_;
   }
-  return text;
+  // Those who are told of an error end, and no longer answer.
+  const char* const missing = told.empty() ? "says nothing: stopped, dead, or cut off"
+                                           : "does not answer; it may have ended after the error of another task";
+  std::vector<std::string> lines, answers;
+  for (int r = 0; r < size(); ++r) {
+    const bool silent = positions[r].empty();
+    (silent ? lines : answers)
+        .push_back(absl::StrCat("  ", Describe(r, processes_[r]), "  ", silent ? missing : positions[r]));
+  }
+  lines.insert(lines.end(), answers.begin(), answers.end());
+  if (!told.empty()) lines.push_back(absl::StrCat("The first error was in ", told));
+  return absl::StrJoin(lines, "\n");
 }
 
 void MpiWorld::SetPosition(std::function<std::string()> position) {
@@ -237,7 +263,13 @@ void MpiWorld::Fail(const absl::Status& status) {
 
 absl::Status MpiWorld::Close(absl::Time deadline, int exit_status) {
   RETURN_IF_ERROR(AllGather("", deadline).status());
-  if (watcher_ != nullptr) RETURN_IF_ERROR(watcher_->Leave(deadline));
+  if (watcher_ != nullptr) {
+    ASSIGN_OR_RETURN(const std::vector<int> missing, watcher_->Leave(deadline));
+    if (!missing.empty()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("no farewell before the deadline from ", Names(missing), kReasons));
+    }
+  }
   // All have said farewell, so nothing is lost if MPI cannot end.
   std::fflush(nullptr);
   // Without a thread for it, MPI_Finalize has no limit.
@@ -279,8 +311,13 @@ absl::Status MpiWorld::Connect(const Launch& launch, absl::string_view build, ab
                        build, ", but ", Describe(r, process), " is Belfry ", fields[0]));
     }
   }
-  ASSIGN_OR_RETURN(watcher_, MpiWatcher::Start(*mpi_, mpi_mutex_,
-                                               [this](const std::string& text) { Stop(absl::CancelledError(text)); }));
+  ASSIGN_OR_RETURN(watcher_, MpiWatcher::Start(*mpi_, mpi_mutex_, [this](const std::string& text) {
+                     {
+                       const MutexLock lock(mutex_);
+                       told_ = text;
+                     }
+                     Stop(absl::CancelledError(text));
+                   }));
   return absl::OkStatus();
 }
 

@@ -63,8 +63,9 @@ class MpiWorld final : public World {
   absl::StatusOr<bool> Test(MpiApi::Request request);
   // Says that an exchange has been waiting for long, and where each process is.
   void Warn(const Transfers& transfers, absl::Duration waited);
-  // The processes of the transfers that are under way.
+  // The processes of the transfers that are under way; of many, the first.
   std::string Silent(const std::vector<Transfers::Transfer>& list) const;
+  std::string Names(std::vector<int> ranks) const;
   // Gives up the rest of failed transfers. False: MPI still uses their memory.
   bool GiveUp(Transfers& transfers);
   // Calls the roll, tells the others that this process ends, and never calls MPI again.
@@ -83,6 +84,7 @@ class MpiWorld final : public World {
   bool left_mpi_ ABSL_GUARDED_BY(mpi_mutex_) = false;
   Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  std::string told_ ABSL_GUARDED_BY(mutex_);            // the first error that another process told
   std::string last_roll_call_ ABSL_GUARDED_BY(mutex_);  // of LeaveMpi
   std::unique_ptr<MpiWatcher> watcher_;                 // null until the processes are connected
 };
