@@ -1,0 +1,102 @@
+#include "tests/simulation/scenario.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace belfry::simulation {
+namespace {
+
+// From this many ranks on a run is drawn that can be waited for: a world of P processes exchanges P squared messages.
+constexpr int kMany = 100;
+
+NetworkOptions DrawNetwork(Random& random) {
+  NetworkOptions network;
+  network.latency = random.Between(1, 100) * kMicrosecond;
+  network.jitter = random.OneIn(3) ? network.latency * 10 : network.latency / 2;
+  network.call = random.Between(50, 1000);
+  network.eager = random.OneIn(4) ? 1024 : 4096;
+  if (random.OneIn(4)) network.longest = 1500;
+  if (random.OneIn(3)) network.lost_one_in = static_cast<int>(random.Between(10, 300));
+  return network;
+}
+
+void DrawFault(Scenario& scenario, Random& random) {
+  constexpr Fault kFaults[] = {Fault::kNone, Fault::kCrash, Fault::kStop,  Fault::kPause, Fault::kLate,
+                               Fault::kCut,  Fault::kDelay, Fault::kError, Fault::kSignal};
+  scenario.fault = kFaults[random.Below(std::size(kFaults))];
+  scenario.victim = static_cast<int>(random.Below(scenario.ranks));
+  scenario.other = static_cast<int>(random.Below(scenario.ranks - 1));
+  if (scenario.other >= scenario.victim) ++scenario.other;
+  // A third of all faults come while the ranks begin, which takes about 50 latencies.
+  const Nanoseconds begin = 50 * (scenario.network.latency + scenario.network.jitter),
+                    whole = begin + scenario.steps * (scenario.computing + 5 * scenario.network.latency);
+  scenario.at = random.OneIn(3) ? random.Below(begin) : random.Below(whole + whole / 8);
+  const Nanoseconds patience = std::min(scenario.timeout, scenario.step_timeout);
+  switch (scenario.fault) {
+    case Fault::kPause:
+    case Fault::kLate:
+      // Clearly too short to harm, or long enough to.
+      scenario.lasting = random.OneIn(2) ? random.Below(patience / 3) : random.Between(4, 8) * scenario.timeout;
+      if (scenario.fault == Fault::kLate) scenario.at = 0;
+      break;
+    case Fault::kDelay: scenario.lasting = random.Below(patience / 20); break;
+    default: break;
+  }
+}
+
+}  // namespace
+
+std::string FaultName(Fault fault) {
+  switch (fault) {
+    case Fault::kNone: return "none";
+    case Fault::kCrash: return "crash";
+    case Fault::kStop: return "stop";
+    case Fault::kPause: return "pause";
+    case Fault::kLate: return "late start";
+    case Fault::kCut: return "cut link";
+    case Fault::kDelay: return "delay";
+    case Fault::kError: return "error";
+    case Fault::kSignal: return "signal";
+  }
+  return "";
+}
+
+Scenario Draw(uint64_t seed, int ranks) {
+  Random random(seed);
+  random.Next();
+  Scenario scenario{.seed = seed, .ranks = ranks != 0 ? ranks : static_cast<int>(random.Between(2, 16))};
+  scenario.network = DrawNetwork(random);
+  scenario.steps = random.Between(3, 12);
+  scenario.elements = static_cast<int>(random.OneIn(8) ? random.Between(1, 20'000) : random.Between(1, 40));
+  scenario.checkpoint_every = static_cast<int>(random.Between(1, 5));
+  scenario.sum = random.OneIn(2) ? WorldSum::kTowers : WorldSum::kProcesses;
+  scenario.timeout = random.Between(200, 600) * kMillisecond;
+  scenario.step_timeout = random.Between(60, 300) * kMillisecond;
+  scenario.computing = random.Between(10, 5000) * kMicrosecond;
+  scenario.switch_every = random.OneIn(2) ? static_cast<int>(random.Between(5, 500)) : 0;
+  if (scenario.ranks >= kMany) {
+    scenario.network = {.latency = 20 * kMicrosecond, .jitter = 10 * kMicrosecond, .call = 500};
+    scenario.steps = 30;
+    scenario.elements = static_cast<int>(random.Between(1, 16));
+    scenario.checkpoint_every = 10;
+    scenario.switch_every = 0;
+    // A look at a thousand messages takes the same whether one or all have come.
+    scenario.slack = 500 * kMicrosecond;
+  }
+  DrawFault(scenario, random);
+  return scenario;
+}
+
+std::string ToString(const Scenario& s) {
+  std::string text = absl::StrCat("seed ", s.seed, ": ", s.ranks, " ranks, ", s.steps, " steps, ", s.elements,
+                                  " elements, fault: ", FaultName(s.fault));
+  if (s.fault == Fault::kNone) return text;
+  absl::StrAppend(&text, " of rank ", s.victim);
+  if (s.fault == Fault::kCut) absl::StrAppend(&text, " to ", s.other);
+  absl::StrAppend(&text, " at ", absl::FormatDuration(ToDuration(s.at)));
+  if (s.lasting > 0) absl::StrAppend(&text, ", by ", absl::FormatDuration(ToDuration(s.lasting)));
+  return text;
+}
+
+}  // namespace belfry::simulation

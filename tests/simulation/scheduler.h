@@ -1,0 +1,154 @@
+// Processes and their threads in virtual time, as fibers of one thread.
+//
+// While a scheduler runs, the functions of the C library by which the code under test starts threads, waits and reads
+// the clock are those of interpose.cc, which come here: what is simulated is the production code as it was built,
+// without a line for simulation in it. (The simulators madsim and Shadow interpose on the C library in the same way.)
+//
+// One fiber runs at a time, and leaves the processor only where it waits, so a run depends on nothing but its seed.
+// Time passes where something waits, and a little at each call of MPI and look at a clock, since some loops end by the
+// clock alone. Each process has a clock of its own, ahead of that of the others by what its running thread has done
+// since it last waited: processes compute side by side, and the threads of one share a core.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <queue>
+#include <unordered_map>
+#include <vector>
+
+#include "tests/simulation/fiber.h"
+#include "tests/simulation/random.h"
+
+namespace belfry::simulation {
+
+// Virtual time since the beginning of a run.
+using Nanoseconds = int64_t;
+inline constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
+inline constexpr Nanoseconds kMicrosecond = 1'000, kMillisecond = 1'000'000, kSecond = 1'000'000'000;
+
+// The end of a process.
+enum class End {
+  kNone,     // it still waits: it hangs, is stopped, or has crashed
+  kReturned  // its main function returned, or it called _exit
+};
+
+class Scheduler {
+ public:
+  // `switch_every`: the mean number of locked mutexes after which a thread loses its turn; 0: never. `slack`: by so
+  // much a sleep is longer than asked for. Borrows `stacks`.
+  Scheduler(Stacks& stacks, uint64_t seed, int switch_every, Nanoseconds slack = 0);
+  ~Scheduler();
+
+  // A process that calls `main` at that time. Returns its number, from 0.
+  int AddProcess(Nanoseconds at, std::function<void()> main);
+  // Calls `action` at that time; it may call the functions below.
+  void At(Nanoseconds time, std::function<void()> action);
+  // Runs the processes until all have ended, or wait for nothing that comes before `limit`.
+  void Run(Nanoseconds limit);
+  // Lets processes that have not ended go on, each as fast as it can, so that they free what they own. MPI's calls fail
+  // in them (doomed).
+  void Bury();
+
+  // No thread of the process runs any more.
+  void Crash(int process);
+  // None runs until then; kNever: for good.
+  void Stop(int process, Nanoseconds until);
+  End end(int process) const { return processes_[process]->end; }
+  Nanoseconds ended_at(int process) const { return processes_[process]->ended_at; }
+  bool crashed(int process) const { return processes_[process]->crashed; }
+  // The time until which it is stopped; 0: never was.
+  Nanoseconds stopped_until(int process) const { return processes_[process]->stopped_until; }
+  bool doomed() const { return burying_; }
+  int64_t switches() const { return switches_; }
+
+  // For running threads. `Current` is null outside of Run and Bury.
+  static Scheduler* Current() { return current; }
+  int process() const { return running_->process->number; }
+  Nanoseconds now() const { return running_->process->now; }
+  void Spend(Nanoseconds time) { running_->process->now += time; }
+  void Sleep(Nanoseconds time) { SleepUntil(now() + time + slack_); }
+
+  // The functions of pthreads(7), with their results.
+  int Create(pthread_t* id, void* (*start)(void*), void* argument);
+  int Join(pthread_t id);
+  int Lock(pthread_mutex_t& mutex);
+  int TryLock(pthread_mutex_t& mutex);
+  int Unlock(pthread_mutex_t& mutex);
+  int Wait(const pthread_cond_t& condition, pthread_mutex_t& mutex, Nanoseconds until);
+  void Notify(const pthread_cond_t& condition, bool all);
+  // Ends the running process.
+  [[noreturn]] void Exit();
+
+ private:
+  struct Process;
+  struct Thread {
+    int number = 0;
+    Process* process = nullptr;
+    std::unique_ptr<Fiber> fiber;
+    uint64_t due = 0;             // the number of the event that wakes it; 0: none
+    const void* waits = nullptr;  // for this mutex, condition or thread
+    bool done = false;
+  };
+  struct Event {
+    Nanoseconds time;
+    uint64_t number;
+    Thread* thread;
+    bool operator>(const Event& other) const { return time != other.time ? time > other.time : number > other.number; }
+  };
+  struct Process {
+    int number = 0;
+    Nanoseconds now = 0, ended_at = kNever, stopped_until = 0;
+    bool crashed = false;
+    End end = End::kNone;
+    std::vector<Event> put_off{};  // while it is stopped for good or has crashed
+  };
+  struct Action {
+    Nanoseconds time;
+    uint64_t number;
+    std::function<void()> act;
+    bool operator>(const Action& other) const { return time != other.time ? time > other.time : number > other.number; }
+  };
+
+  Thread& NewThread(Process& process, std::function<void()> body);
+  void Schedule(Thread& thread, Nanoseconds time);
+  // Wakes threads that wait for `object`.
+  void Wake(const void* object, bool all);
+  // Waits until the running thread is woken for `object` or at the time.
+  void Block(const void* object, Nanoseconds until);
+  void SleepUntil(Nanoseconds time);
+  void Leave();
+  // The thread that runs next; null if there is none before the limit.
+  Thread* Next();
+  void EndThread(Thread& thread);
+  // Of the thread that ran before, if it has ended: its stack.
+  void FreeEnded();
+  // Lets others run in the middle of what the running thread does.
+  void GiveTurn();
+
+  static constinit thread_local Scheduler* current;
+
+  Stacks& stacks_;
+  Random random_;
+  const int switch_every_;
+  const Nanoseconds slack_;
+  int64_t until_switch_;
+  std::vector<std::unique_ptr<Process>> processes_;
+  std::vector<std::unique_ptr<Thread>> threads_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::priority_queue<Action, std::vector<Action>, std::greater<>> actions_;
+  std::unordered_map<const void*, std::deque<Thread*>> waiting_;  // never iterated: its order is that of addresses
+  uint64_t events_so_far_ = 0;
+  int64_t switches_ = 0;
+  Nanoseconds limit_ = 0;
+  bool burying_ = false;
+  Thread* running_ = nullptr;
+  Thread* ended_ = nullptr;  // its stack is free once another one runs
+  Fiber host_;
+};
+
+}  // namespace belfry::simulation
