@@ -104,6 +104,15 @@ std::vector<int> AvailableCores() {
   return cores;
 }
 
+int ThreadsOfCore(absl::Span<const int> cores) {
+  int most = 0, threads = 0;
+  for (size_t i = 0; i < cores.size(); ++i) {
+    threads = i > 0 && PositionOf(cores[i]) == PositionOf(cores[i - 1]) ? threads + 1 : 1;
+    most = std::max(most, threads);
+  }
+  return std::max(1, most);
+}
+
 void BindThisThread(absl::Span<const int> cores) {
   if (cores.empty()) return;
   cpu_set_t set;

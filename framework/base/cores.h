@@ -12,6 +12,9 @@ namespace belfry {
 // Neighbours are adjacent: the hardware threads of one core, then the cores of one NUMA node.
 std::vector<int> AvailableCores();
 
+// The most neighbours in `cores` that are hardware threads of one core; 1 if the system does not say.
+int ThreadsOfCore(absl::Span<const int> cores);
+
 // The number of cores that this process may keep busy: those of AvailableCores(), or fewer if its control groups limit
 // its processor time, as `docker run --cpus=2` and the CPU limit of a Kubernetes container do; rounded up, at least 1.
 // `root` is where the system's files /proc and /sys lie; tests have their own.

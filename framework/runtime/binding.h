@@ -16,6 +16,8 @@
 
 namespace belfry {
 
+class LaneRecheck;  // runtime/recheck/recheck.h
+
 // A feed or a fetch, and the memory through which it is copied between the host and its device.
 struct HostCopy {
   void* data = nullptr;  // in the memory of `device`
@@ -46,6 +48,8 @@ struct Lane {
   std::unique_ptr<Event> fed;                    // the large feeds are on the device
   std::vector<const BoundInstruction*> checked;  // kernels that report errors after the step, in order
   DeviceThreads::Worker* worker = nullptr;       // null: the only lane, which the caller's thread serves
+
+  LaneRecheck* recheck = nullptr;  // null: nothing is computed again
 
   // State, which runs change.
   std::vector<Piece> pieces;           // ascending; empty unless the step is replayed in pieces (StepCapture)

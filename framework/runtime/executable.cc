@@ -29,13 +29,18 @@ absl::StatusOr<std::unique_ptr<Executable>> Executable::Create(CompiledPlan comp
                                                                const BindingEnvironment& environment,
                                                                const ExecutionOptions& options) {
   ASSIGN_OR_RETURN(BoundPlan bound, Bind(std::move(compiled), environment));
-  auto executable = std::unique_ptr<Executable>(new Executable(std::move(bound), options));
+  std::unique_ptr<Recheck> recheck;
+  if (options.recheck > 0) {
+    ASSIGN_OR_RETURN(recheck, Recheck::Create(bound, environment.variables, options.recheck, options.short_step));
+  }
+  auto executable = std::unique_ptr<Executable>(new Executable(std::move(bound), std::move(recheck), options));
   RETURN_IF_ERROR(executable->one_thread_.Prepare(options.short_step));
   return executable;
 }
 
-Executable::Executable(BoundPlan bound, const ExecutionOptions& options)
+Executable::Executable(BoundPlan bound, std::unique_ptr<Recheck> recheck, const ExecutionOptions& options)
     : bound_(std::move(bound)),
+      recheck_(std::move(recheck)),
       watch_(bound_, options.debug_sync, options.check_numerics, options.observer),
       one_thread_(bound_),
       capture_(bound_, watch_, options.replay && !options.debug_sync && !options.check_numerics && !options.observer),
@@ -199,7 +204,8 @@ absl::Status Executable::RunInstructions(Lane& lane, size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) {
     BoundInstruction& at = lane.instructions[i];
     if (stopped()) return WhyStopped(lane, at);
-    const absl::Status status = watched ? watch_.Run(lane, i, state_) : RunInstruction(at, state_);
+    const absl::Status status = RunRechecked(
+        lane, i, state_, [&] { return watched ? watch_.Run(lane, i, state_) : RunInstruction(at, state_); });
     if (!status.ok()) return watch_.Annotate(status, lane, at);
   }
   return absl::OkStatus();
@@ -297,6 +303,7 @@ absl::Status Executable::Run(uint64_t run, absl::Span<const Tensor> feeds, const
   StageFeeds(bound_, state_, feeds);
   absl::Status status;
   if (!bound_.lanes.empty()) status = RunLanes();
+  if (status.ok() && recheck_ != nullptr) status = recheck_->Finish(state_);
   // A CPU lane of the next run would overwrite what other devices are still reading.
   if (status.ok() && (bound_.mixed || trace != nullptr)) status = AwaitEnd(limits.deadline);
   if (status.ok() && trace != nullptr) status = watch_.FinishTrace(*trace);

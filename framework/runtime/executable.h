@@ -12,6 +12,7 @@
 #include "framework/runtime/binding.h"
 #include "framework/runtime/capture.h"
 #include "framework/runtime/one_thread.h"
+#include "framework/runtime/recheck/recheck.h"
 #include "framework/runtime/result_observer.h"
 #include "framework/runtime/step_trace.h"
 #include "framework/runtime/watch.h"
@@ -24,6 +25,7 @@ struct ExecutionOptions {
   absl::Duration short_step = {};
   bool debug_sync = false, check_numerics = false;
   ResultObserver observer = {};  // Session::Observe
+  double recheck = 0;
 };
 
 // Limits of one run.
@@ -57,6 +59,8 @@ class Executable {
   const TensorSpec& fetch(int i) const { return bound_.fetches[i].spec; }
   // True if it uses asynchronous devices, so that only one run of the session may use it at a time.
   bool asynchronous() const { return bound_.asynchronous; }
+  // True once a run has found that something was computed or kept wrong (SessionOptions::recheck). Thread-safe.
+  bool found_corruption() const { return recheck_ != nullptr && recheck_->found(); }
   // True once runs are replayed, as a whole or in pieces.
   bool replays() const { return capture_.captured() || capture_.in_pieces(); }
 
@@ -74,7 +78,7 @@ class Executable {
   absl::Status Fetch(absl::Time deadline, std::vector<Tensor>& fetches);
 
  private:
-  Executable(BoundPlan bound, const ExecutionOptions& options);
+  Executable(BoundPlan bound, std::unique_ptr<Recheck> recheck, const ExecutionOptions& options);
 
   absl::Status AwaitRoom(absl::Time deadline);
   absl::Status AwaitEnd(absl::Time deadline);
@@ -96,6 +100,7 @@ class Executable {
   void Recover();
 
   const BoundPlan bound_;
+  const std::unique_ptr<Recheck> recheck_;  // null: SessionOptions::recheck is 0
   Watch watch_;
   OneThread one_thread_;
   StepCapture capture_;         // declared after bound_: goes before the collectives in it

@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<ScheduledInstruction>> OrderForOneThread(const BoundP
           if (static_cast<int>(arrived.size()) < at.participants) break;
           for (size_t other : arrived) {
             scheduled.streams.push_back(bound.lanes[other]->instructions[next[other]].stream);
-            if (other != i) ++next[other];
+            if (other != i) scheduled.others.emplace_back(bound.lanes[other].get(), next[other]++);
           }
         }
         if (at.kind == Instruction::Kind::kRecord) recorded[at.index] = true;
@@ -94,6 +94,17 @@ absl::StatusOr<std::vector<ScheduledInstruction>> OrderForOneThread(const BoundP
     }
   }
   return schedule;
+}
+
+absl::Status RunForAll(const ScheduledInstruction& scheduled, const BoundInstruction& at, const RunState& state) {
+  for (const auto& [lane, position] : scheduled.others) {
+    if (lane->recheck != nullptr) RETURN_IF_ERROR(lane->recheck->Before(position, state));
+  }
+  absl::Status status = at.collective->RunAll(scheduled.streams, state.step_index, state.deadline);
+  for (const auto& [lane, position] : scheduled.others) {
+    if (lane->recheck != nullptr) status = lane->recheck->After(position, state, status);
+  }
+  return status;
 }
 
 absl::Status OneThread::Prepare(absl::Duration short_step) {

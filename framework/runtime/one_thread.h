@@ -1,12 +1,14 @@
 // All lanes of a step on one thread.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/runtime/binding.h"
+#include "framework/runtime/recheck/recheck.h"
 #include "framework/runtime/watch.h"
 
 namespace belfry {
@@ -14,19 +16,23 @@ namespace belfry {
 // One entry of a schedule: an instruction of a lane, or a collective together with all of its participants.
 struct ScheduledInstruction {
   Lane* lane = nullptr;
-  size_t position = 0;           // of the instruction in the lane
-  std::vector<Stream*> streams;  // collective: those of all participants, by participant
+  size_t position = 0;                           // of the instruction in the lane
+  std::vector<Stream*> streams;                  // collective: those of all participants, by participant
+  std::vector<std::pair<Lane*, size_t>> others;  // collective: the lanes of the others, and where they meet it
 };
 
 // The instructions of all lanes in one order in which nothing precedes what it waits for.
 absl::StatusOr<std::vector<ScheduledInstruction>> OrderForOneThread(const BoundPlan& bound);
 
+// Runs a collective for all of its participants, with their lanes' checks.
+absl::Status RunForAll(const ScheduledInstruction& scheduled, const BoundInstruction& at, const RunState& state);
+
 // Runs a scheduled instruction. Errors are annotated.
 inline absl::Status RunScheduled(const ScheduledInstruction& scheduled, RunState& state, const Watch& watch) {
   BoundInstruction& at = scheduled.lane->instructions[scheduled.position];
-  const absl::Status status = at.kind == Instruction::Kind::kCollective
-                                  ? at.collective->RunAll(scheduled.streams, state.step_index, state.deadline)
-                                  : RunInstruction(at, state);
+  const absl::Status status = RunRechecked(*scheduled.lane, scheduled.position, state, [&] {
+    return at.kind == Instruction::Kind::kCollective ? RunForAll(scheduled, at, state) : RunInstruction(at, state);
+  });
   return status.ok() ? status : watch.Annotate(status, *scheduled.lane, at);
 }
 

@@ -95,7 +95,10 @@ absl::Status PreparedStep::RunFed(absl::Span<const Tensor> feeds, StepTrace* tra
     if (session_.closed_.load(std::memory_order_relaxed)) return absl::CancelledError("Session has been closed.");
     if (!initialized_) RETURN_IF_ERROR(CheckInitialized());
     const uint64_t number = session_.runs_.fetch_add(1, std::memory_order_relaxed);
-    RETURN_IF_ERROR(executable_->Run(number, feeds, {.deadline = deadline, .cancelled = &session_.closed_}, trace));
+    const absl::Status ran =
+        executable_->Run(number, feeds, {.deadline = deadline, .cancelled = &session_.closed_}, trace);
+    if (executable_->found_corruption()) session_.corrupted_.store(true);
+    RETURN_IF_ERROR(ran);
     MarkInitialized();
     MarkTouched();
     under_way_ = executable_->asynchronous();

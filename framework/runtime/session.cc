@@ -121,6 +121,10 @@ Session::~Session() {
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, const DeviceSet& devices,
                                                          const SessionOptions& options) {
   return CatchOutOfMemory("the creation of a session", [&]() -> absl::StatusOr<std::unique_ptr<Session>> {
+    if (!(options.recheck >= 0 && options.recheck <= 1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("SessionOptions::recheck is ", options.recheck, "; expected a share from 0 to 1"));
+    }
     int threads = 0;
     for (int i = 0; i < devices.size(); ++i)
       threads += devices.device(i).type() == "CPU" ? devices.device(i).threads() : 0;
@@ -189,7 +193,8 @@ absl::StatusOr<std::unique_ptr<Executable>> Session::MakeExecutable(const Progra
                                  .short_step = options_.short_step,
                                  .debug_sync = options_.debug_sync,
                                  .check_numerics = options_.check_numerics,
-                                 .observer = observer_};
+                                 .observer = observer_,
+                                 .recheck = options_.recheck};
   const absl::Status fits = CheckMemory(*plan, devices_, untouched_.load());
   absl::StatusOr<std::unique_ptr<Executable>> executable =
       fits.ok() ? Executable::Create(std::move(compiled), environment, options)

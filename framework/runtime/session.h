@@ -52,6 +52,11 @@ struct SessionOptions {
   bool verify_plan = false;                   // CompileOptions::verify
   std::string dump_plan = {};                 // directory for step_<n> of the n-th step compiled, or empty:
                                               // CompileOptions::dump_directory
+  // The share of the ops of each step, from 0 to 1, that are computed twice, to find faults of the hardware that raise
+  // no error: in 1 / recheck runs of a step, rounded up, each op once. The results are compared by bits, and kept with
+  // a checksum until they were last read, as variables are until their next update. A difference ends the step with
+  // DataLoss (docs/audit.md). CPU devices only.
+  double recheck = 0;
 };
 
 // A value for an output, used instead of the one that the graph would compute.
@@ -107,6 +112,8 @@ class Session {
   // Lets `observer` see the results of all nodes of the steps that are prepared from now on. The plans are the same, so
   // the results are. Slow, and prevents replay. Null: no longer.
   void Observe(ResultObserver observer);
+  // True once a step was ended by a difference (SessionOptions::recheck): variables may be wrong. Thread-safe.
+  bool corrupted() const { return corrupted_.load(); }
   // Cancels running steps, without waiting for them; every later call fails with Cancelled "Session has been closed."
   void Close();
 
@@ -123,6 +130,7 @@ class Session {
 
   const Graph& graph() const { return graph_; }
   const DeviceSet& devices() const { return devices_; }
+  double recheck() const { return options_.recheck; }  // SessionOptions::recheck
   // The device of a node. Errors, for a node that was added since the last call: those of Create.
   absl::StatusOr<const Device*> DeviceOf(const Node& node);
 
@@ -159,7 +167,7 @@ class Session {
   RunGate gate_;  // guards the variables' bytes and flags, and the device threads
   std::atomic<uint64_t> runs_{0};
   std::atomic<size_t> untouched_{0};  // bytes on CPUs of prepared steps that have not run yet
-  std::atomic<bool> closed_{false};
+  std::atomic<bool> closed_{false}, corrupted_{false};
 };
 
 }  // namespace belfry

@@ -84,6 +84,7 @@ absl::Status Session::WriteVariables(absl::Span<const Variable> variables, absl:
     for (size_t i = 0; i < variables.size(); ++i) {
       RETURN_IF_ERROR(queues_.CopyIn(storage[i]->device, storage[i]->data, values[i].raw(), values[i].bytes()));
       storage[i]->initialized = true;
+      storage[i]->checksum.reset();
     }
     return absl::OkStatus();
   });

@@ -1,8 +1,10 @@
 // The memory of variables, which outlives steps.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +20,8 @@ struct VariableStorage {
   size_t bytes = 0;
   int device = -1;
   bool initialized = false;
+  // Of its bytes, where it is known; whoever changes these resets it (Recheck).
+  std::optional<uint64_t> checksum = std::nullopt;
 };
 
 // FailedPrecondition, with the line that made the variable.

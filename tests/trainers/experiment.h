@@ -47,7 +47,7 @@ inline Evaluation Accuracy(double value) {
 struct Experiment {
   Experiment(const std::string& spec, int64_t batch, double learning_rate, uint64_t seed = 3, data::Position start = {},
              double momentum = 0, const models::ReplicateOptions& replicate = {}, DType dtype = DType::kFloat32,
-             const CollectiveFactory& averager = MakeLocalCollective)
+             const CollectiveFactory& averager = MakeLocalCollective, double recheck = 0)
       : dataset(Blobs(50, seed)), devices(DeviceSet::Open(spec, {.cpu_threads = 1}).value()) {
     const auto local = static_cast<int>(devices.TowerDevices().size());
     input = data::Prefetcher::Create(*dataset, {.batch_size = batch,
@@ -74,7 +74,7 @@ struct Experiment {
         input->fields(), [](const Scope& scope, const models::Batch& batch) -> absl::StatusOr<Output> {
           return models::Mlp(scope, batch["point"], {.hidden = {8}, .classes = kClasses, .training = false});
         });
-    auto made = Session::Create(graph, devices, {.collectives = averager});
+    auto made = Session::Create(graph, devices, {.collectives = averager, .recheck = recheck});
     EXPECT_TRUE(made.ok()) << made.status();
     session = *std::move(made);
   }

@@ -43,6 +43,10 @@ ABSL_FLAG(bool, debug_sync, false, "Wait for every op, so that a GPU error names
 ABSL_FLAG(bool, check_numerics, false,
           "Check every result: the first op with a NaN or an infinity ends the run with an error that names the op and "
           "its source line. Slow.");
+ABSL_FLAG(double, recheck, 0,
+          "On CPUs, the share of the ops of each step, from 0 to 1, that are computed twice, on other cores the second "
+          "time, to find faults of the hardware that raise no error: 0.01 has each op computed twice in one of 100 "
+          "steps, for about 1 % more time. A difference ends the run before it is saved (docs/audit.md).");
 ABSL_FLAG(std::string, recompute, "none",
           "Activations to recompute in the backward pass instead of keeping them: less memory for more time, with the "
           "same bits. none; cheap: those that follow from kept ones without a convolution or matrix product; sqrt: all "
@@ -113,8 +117,15 @@ absl::StatusOr<SessionOptions> SessionOptionsFromFlags(const DeviceSet& devices)
   if (!recompute.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--recompute: ", recompute.status().message()));
   }
+  const double recheck = absl::GetFlag(FLAGS_recheck);
+  if (!(recheck >= 0 && recheck <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("--recheck=", recheck, " must be from 0 to 1"));
+  }
   if (devices.device(devices.TowerDevices()[0]).type() != "GPU") {
     RETURN_IF_ERROR(RejectFlags({"cuda_graphs"}, absl::StrCat("a run on --devices=", absl::GetFlag(FLAGS_devices))));
+  } else if (recheck > 0) {
+    return absl::UnimplementedError(absl::StrCat("--recheck=", recheck, " computes ops again on CPUs only, and the ",
+                                                 "towers of --devices=", absl::GetFlag(FLAGS_devices), " are on GPUs"));
   }
   RETURN_IF_ERROR(MakeDirectory("dump_plan", absl::GetFlag(FLAGS_dump_plan)));
   SessionOptions options{.allow_soft_placement = absl::GetFlag(FLAGS_allow_soft_placement),
@@ -124,7 +135,8 @@ absl::StatusOr<SessionOptions> SessionOptionsFromFlags(const DeviceSet& devices)
                          .check_numerics = absl::GetFlag(FLAGS_check_numerics),
                          .recompute = *recompute,
                          .verify_plan = absl::GetFlag(FLAGS_verify_plan),
-                         .dump_plan = absl::GetFlag(FLAGS_dump_plan)};
+                         .dump_plan = absl::GetFlag(FLAGS_dump_plan),
+                         .recheck = recheck};
   if (limit > 0) options.timeout = absl::Seconds(limit);
   return options;
 }

@@ -288,8 +288,13 @@ absl::Status Trainer::MakeUp() {
 }
 
 absl::Status Trainer::Finish(absl::Status status) {
+  const bool corrupted = state_.session.corrupted();
+  if (corrupted) {
+    status =
+        absl::Status(status.code(), absl::StrCat("In step ", state_.steps, ", which is not saved: ", status.message()));
+  }
   // The other tasks go on, so that parts of slots that they hold cannot be had.
-  if (!status.ok() && consistent_ && checkpoints_.whole()) status.Update(Save(/*alone=*/true));
+  if (!status.ok() && !corrupted && consistent_ && checkpoints_.whole()) status.Update(Save(/*alone=*/true));
   if (!status.ok()) return checkpoints_.WithLastCheckpoint(status);
   RETURN_IF_ERROR(checkpoints_.Finish());
   RETURN_IF_ERROR(RecordWritten());

@@ -153,6 +153,7 @@ absl::StatusOr<BucketChoice> ChooseBuckets(World& world, const DeviceSet& device
   trials.session.collectives = MakeNoAverage;
   trials.session.dump_plan.clear();
   trials.session.log_device_placement = trials.session.check_numerics = false;
+  trials.session.recheck = 0;
   // All at the same time, as they will run; processes of one machine may slow each other.
   ASSIGN_OR_RETURN(const BucketChoice own, Choose(trials, exchange, world.size(), usual));
   ASSIGN_OR_RETURN(const std::string text, world.Broadcast(absl::StrCat(own.bytes, "\n", own.text), deadline));

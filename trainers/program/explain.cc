@@ -9,6 +9,7 @@
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/compiler/plan_report.h"
+#include "framework/compiler/recheck.h"
 #include "framework/device/described_gpu.h"
 #include "trainers/prediction/gpu_report.h"
 #include "trainers/prediction/measured_link.h"
@@ -154,6 +155,10 @@ absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& ste
                                              : absl::StrCat("The run of one tower on each device, of which a ", step,
                                                             " has several before its update\n\n");
   absl::StrAppend(&text, ExplainPlan(*explained[0].plan, explained[0].memory, session.devices()), "\n");
+  if (session.recheck() > 0) {
+    const int devices = session.devices().size();
+    absl::StrAppend(&text, RecheckText(PlanRecheck(*explained[0].plan, session.recheck(), devices)), "\n");
+  }
   if (update != planned.end()) {
     const Session::Explanation& of = explained[static_cast<size_t>(update - planned.begin())];
     absl::StrAppend(&text, "The update\n\n", ExplainPlan(*of.plan, of.memory, session.devices()), "\n");

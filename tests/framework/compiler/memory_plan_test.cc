@@ -1,5 +1,5 @@
-// Random graphs on one to three devices, without and with limits of memory: no two live tensors share memory, and the
-// results equal those of a node-by-node walk over the graph.
+// Random graphs on one to three devices, without and with limits of memory and rechecks: no two live tensors share
+// memory, and the results equal those of a node-by-node walk over the graph.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -210,7 +210,8 @@ TEST_P(MemoryPlanTest, RandomGraphs) {
       tensors.push_back(value);
     }
     const Values expected = Walk(graph, feeds);
-    SessionOptions options{.fuse_elementwise_from = repeat % 2 == 0 ? 0 : kFuseFrom};
+    SessionOptions options{.fuse_elementwise_from = repeat % 2 == 0 ? 0 : kFuseFrom,
+                           .recheck = repeat % 4 < 2 ? 0.0 : 1.0};
     size_t whole = 0;
     for (const double share : {1.0, 0.9, 0.01}) {
       SCOPED_TRACE(absl::StrCat(share, " of the memory"));

@@ -24,6 +24,7 @@
 #include "ops/collective.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "ops/random.h"
 #include "ops/state.h"
 #include "optim/descent.h"
 #include "tests/fake_gpu/fake_gpu.h"
@@ -126,6 +127,16 @@ TEST_F(AsynchronousTest, OtherDevicesWaitForFeeds) {
       }
     }
   }
+}
+
+TEST_F(AsynchronousTest, RechecksAreForCpus) {
+  const Output x = ops::RandomUniform(Root().Device("/cpu:0"), {4}), y = ops::Neg(Gpu(0), x);
+  devices_ = OpenFakeGpus(1);
+  const auto session = Session::Create(*graph_, devices_, {.recheck = 0.5}).value();
+  EXPECT_TRUE(session->Run({x}).ok());
+  const absl::Status status = session->Run({y}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("on CPU devices only, and this step uses /job:localhost/"));
 }
 
 TEST_F(AsynchronousTest, VariablesAreReadAndWritten) {

@@ -205,12 +205,14 @@ TEST_F(SteadyState, OneDeviceAllocatesAndLocksNothing) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {8, 16});
   const Output loss = ElementwiseLoss(root_, x);
   const Node* train = Descend(root_, Gradient(root_, loss));
-  Open("cpu:1");
-  auto step = session_->Prepare({{x, {8, 16}}}, {loss}, {train});
-  ASSERT_TRUE(step.ok()) << step.status();
-  const Counts counts = Count(**step, {images_});
-  EXPECT_EQ(counts.all(), 0) << counts.ToString();
-  EXPECT_EQ(counts.locks, 0) << counts.ToString();
+  for (const double recheck : {0.0, 1.0}) {
+    Open("cpu:1", {.recheck = recheck});
+    auto step = session_->Prepare({{x, {8, 16}}}, {loss}, {train});
+    ASSERT_TRUE(step.ok()) << step.status();
+    const Counts counts = Count(**step, {images_});
+    EXPECT_EQ(counts.all(), 0) << counts.ToString();
+    EXPECT_EQ(counts.locks, 0) << counts.ToString();
+  }
 }
 
 // With one block, and with several on as many threads as there are.
@@ -256,12 +258,14 @@ TEST_F(SteadyState, TwoTowersAllocateNothing) {
                                          Gradient(tower, losses.back(), i));
     updates.push_back(Descend(tower, mean, i));
   }
-  Open("cpu:2");
-  auto step = session_->Prepare(feeds, losses, updates);
-  ASSERT_TRUE(step.ok()) << step.status();
-  const Counts counts = Count(**step, {images_, images_});
-  EXPECT_EQ(counts.all(), 0) << counts.ToString();
-  EXPECT_EQ(counts.locks, 0) << counts.ToString();
+  for (const double recheck : {0.0, 1.0}) {
+    Open("cpu:2", {.recheck = recheck});
+    auto step = session_->Prepare(feeds, losses, updates);
+    ASSERT_TRUE(step.ok()) << step.status();
+    const Counts counts = Count(**step, {images_, images_});
+    EXPECT_EQ(counts.all(), 0) << counts.ToString();
+    EXPECT_EQ(counts.locks, 0) << counts.ToString();
+  }
 }
 
 TEST_F(SteadyState, AConvolutionalNetworkOnOneDevice) {
