@@ -9,28 +9,33 @@
 
 namespace belfry {
 
-TeamCores::TeamCores(absl::Span<const int> cores, int threads) : cores_(cores.begin(), cores.end()), former_(threads) {
-  const int of_core = ThreadsOfCore(cores);
-  if (of_core < static_cast<int>(cores.size())) distance_ = of_core;
+TeamCores::TeamCores(absl::Span<const int> cores, int threads) : team_(threads) {
+  if (cores.size() < 2) return;
+  next_.resize(static_cast<size_t>(*std::max_element(cores.begin(), cores.end())) + 1, -1);
+  size_t distance = static_cast<size_t>(ThreadsOfCore(cores));
+  if (distance >= cores.size()) distance = 1;
+  for (size_t i = 0; i < cores.size(); ++i) next_[cores[i]] = cores[(i + distance) % cores.size()];
 }
 
 template <class F>
 void TeamCores::ForTeam(const F& body) {
-  const int threads = static_cast<int>(former_.size());
-  if (threads == 1) return body(0);
+  if (team_.size() == 1) return body(team_[0]);
     // The whole team, for the reason that ParallelFor states. One that has grown keeps its further threads where they
     // are.
 #pragma omp parallel
-  if (omp_get_thread_num() < threads) body(omp_get_thread_num());
+  if (omp_get_thread_num() < static_cast<int>(team_.size())) body(team_[omp_get_thread_num()]);
 }
 
-void TeamCores::Move(bool away) {
-  if (cores_.size() < 2) return;
-  ForTeam([&, first = !moved_](int thread) {
-    if (first) sched_getaffinity(0, sizeof(cpu_set_t), &former_[thread]);
+void TeamCores::Move() {
+  if (next_.empty()) return;
+  ForTeam([&](Member& member) {
+    sched_getaffinity(0, sizeof(cpu_set_t), &member.former);
+    member.from = sched_getcpu();
+    member.to = member.from < static_cast<int>(next_.size()) ? next_[member.from] : -1;
+    if (member.to < 0) return;
     cpu_set_t set;
     CPU_ZERO(&set);
-    CPU_SET(CoreOf(thread, away), &set);
+    CPU_SET(member.to, &set);
     sched_setaffinity(0, sizeof(set), &set);
   });
   moved_ = true;
@@ -38,18 +43,18 @@ void TeamCores::Move(bool away) {
 
 void TeamCores::Restore() {
   if (!moved_) return;
-  ForTeam([&](int thread) { sched_setaffinity(0, sizeof(cpu_set_t), &former_[thread]); });
+  ForTeam([](const Member& member) { sched_setaffinity(0, sizeof(cpu_set_t), &member.former); });
   moved_ = false;
 }
 
-std::string TeamCores::Text(bool away) const {
-  if (cores_.size() < 2) return "the same cores";
-  const size_t threads = std::min(former_.size(), cores_.size());
-  std::string text = threads == 1 ? "core " : "cores ";
-  for (size_t thread = 0; thread < threads; ++thread) {
-    absl::StrAppend(&text, thread == 0 ? "" : ", ", CoreOf(static_cast<int>(thread), away));
+std::string TeamCores::Text() const {
+  if (next_.empty() || team_[0].to < 0) return "on the same cores";
+  std::string before = team_.size() == 1 ? "on core " : "on cores ", after = before;
+  for (const Member& member : team_) {
+    absl::StrAppend(&before, &member == team_.data() ? "" : ", ", member.from);
+    absl::StrAppend(&after, &member == team_.data() ? "" : ", ", member.to < 0 ? member.from : member.to);
   }
-  return text;
+  return absl::StrCat(before, " and then ", after);
 }
 
 }  // namespace belfry

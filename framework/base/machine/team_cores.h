@@ -1,4 +1,4 @@
-// Moving a thread with its team from core to core.
+// Moving a thread with its team to other cores.
 #pragma once
 
 #include <sched.h>
@@ -10,33 +10,35 @@
 
 namespace belfry {
 
-// Moves the calling thread and its team (ParallelThreads) among cores, so that a computation can be repeated on others.
+// Moves the calling thread and its team (ParallelThreads) to other cores, so that a computation can be repeated there.
 // Allocates only when it is made. One thread at a time.
 class TeamCores {
  public:
-  // `cores`: those to move among; with fewer than two, nothing is moved. `threads`: of the team, which has started; 1:
-  // the calling thread alone.
+  // `cores`: those to move among, as AvailableCores orders them; with fewer than two, nothing is moved. `threads`: of
+  // the team, which has started; 1: the calling thread alone.
   TeamCores(absl::Span<const int> cores, int threads);
 
-  // Binds thread t of the team to the t-th core of the list, which begins again at its end; `away`: as many further on
-  // as a core has hardware threads, so to another core, unless there is only one.
-  void Move(bool away);
-  // Lets the threads run where they could before the first Move. Does nothing without one.
+  // Binds each thread to another core than that on which it is: the next one in the list, which begins again at its
+  // end, that is not a hardware thread of the same. One that runs beyond the list stays.
+  void Move();
+  // Lets the threads run where they could before Move. Does nothing without one.
   void Restore();
-  // The cores of the team after Move, such as "cores 2, 3"; "the same cores" if nothing is moved.
-  std::string Text(bool away) const;
+  // The cores of the threads before the last Move and after it: "on cores 2, 3 and then on cores 3, 2"; "on the same
+  // cores" if it moved nothing.
+  std::string Text() const;
 
  private:
-  int CoreOf(int thread, bool away) const {
-    return cores_[static_cast<size_t>(thread + (away ? distance_ : 0)) % cores_.size()];
-  }
-  // Calls body(t) on each thread t of the team.
+  struct Member {
+    cpu_set_t former;
+    int from = -1, to = -1;  // cores
+  };
+
+  // Calls body(thread) on each thread of the team.
   template <class F>
   void ForTeam(const F& body);
 
-  std::vector<int> cores_;
-  int distance_ = 1;
-  std::vector<cpu_set_t> former_;  // by thread of the team
+  std::vector<int> next_;  // by core: where its thread moves to, or -1
+  std::vector<Member> team_;
   bool moved_ = false;
 };
 

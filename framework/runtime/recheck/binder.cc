@@ -22,7 +22,7 @@ class RecheckBinder {
         at_(nodes_.size(), nullptr) {}
 
   absl::Status Bind(absl::Duration short_step) {
-    for (const size_t bytes : recheck_.plan_.scratch_bytes) {
+    for (const size_t bytes : recheck_.turns_.scratch_bytes) {
       Device& device = bound_.devices.device(static_cast<int>(recheck_.scratch_.size()));
       absl::StatusOr<DeviceMemory> scratch = DeviceMemory::Allocate(device, bytes);
       if (!scratch.ok()) {
@@ -48,28 +48,23 @@ class RecheckBinder {
     for (auto& lane : bound_.lanes) {
       const Device& device = bound_.devices.device(lane->device);
       recheck_.lanes_.push_back(std::make_unique<LaneRecheck>(
-          plan_, *lane, recheck_.plan_.steps,
-          TeamCores(CoresFor(device, lane->device, all), is_short ? 1 : device.threads()), recheck_.found_));
+          plan_, *lane, recheck_.turns_.steps, TeamCores(CoresFor(device, all), is_short ? 1 : device.threads()),
+          recheck_.found_));
       lane->recheck = recheck_.lanes_.back().get();
       for (size_t position = 0; position < lane->instructions.size(); ++position) {
         const BoundInstruction& instruction = lane->instructions[position];
         if (instruction.uses_event()) continue;
         at_[instruction.index] = &lane->recheck->at(position);
-        at_[instruction.index]->turn = recheck_.plan_.turn[instruction.index];
+        at_[instruction.index]->turn = recheck_.turns_.turn[instruction.index];
       }
     }
   }
 
-  // The cores that the threads of a device move among: its own, if these are at least two. Else all, in an order that
-  // begins with its own or, if it is not bound to any, with others than those of the devices before.
-  static std::vector<int> CoresFor(const Device& device, int index, std::vector<int> all) {
+  // The cores that the threads of a device move among: those that they are bound to, if these are at least two, else
+  // all.
+  static absl::Span<const int> CoresFor(const Device& device, const std::vector<int>& all) {
     const absl::Span<const int> own = device.cores();
-    if (static_cast<int>(own.size()) > ThreadsOfCore(own)) return {own.begin(), own.end()};
-    auto first = own.empty() ? all.begin() + index * device.threads() % static_cast<int>(all.size())
-                             : std::find(all.begin(), all.end(), own[0]);
-    if (first == all.end()) return {};
-    std::rotate(all.begin(), first, all.end());
-    return all;
+    return static_cast<int>(own.size()) > ThreadsOfCore(own) ? own : absl::MakeConstSpan(all);
   }
 
   void BindTurn(int node) {
@@ -172,9 +167,7 @@ absl::StatusOr<std::unique_ptr<Recheck>> Recheck::Create(BoundPlan& bound, Varia
                                                  bound.devices.device(lane->device).name().ToString(),
                                                  ": set SessionOptions::recheck (--recheck) ", "to 0"));
   }
-  std::unique_ptr<Recheck> recheck(new Recheck());
-  recheck->plan_ = PlanRecheck(*bound.plan, share, bound.devices.size());
-  recheck->of_ = bound.plan;
+  std::unique_ptr<Recheck> recheck(new Recheck(bound, PlanRecheck(*bound.plan, share, bound.devices.size())));
   RETURN_IF_ERROR(RecheckBinder(bound, variables, *recheck).Bind(short_step));
   return recheck;
 }

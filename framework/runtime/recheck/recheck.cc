@@ -96,14 +96,9 @@ absl::Status LaneRecheck::Compute(size_t position, const RunState& state) {
   context.inputs = at.inputs.data();
   context.outputs = at.outputs.data();
   context.run = state.run;
-  cores_.Move(/*away=*/true);
-  const absl::Status status = (*instruction.kernel)(context);
-  if (status.ok()) {
-    cores_.Move(/*away=*/false);
-  } else {
-    cores_.Restore();
-  }
-  return status;
+  RETURN_IF_ERROR((*instruction.kernel)(context));
+  cores_.Move();
+  return absl::OkStatus();
 }
 
 absl::Status LaneRecheck::Compare(const RecheckedInstruction& at) {
@@ -111,9 +106,8 @@ absl::Status LaneRecheck::Compare(const RecheckedInstruction& at) {
     if (std::memcmp(result.first, result.second, result.spec.bytes()) == 0) continue;
     const std::string what = result.output < 0 ? absl::StrCat("the variable of input ", -1 - result.output)
                                                : absl::StrCat("output ", result.output);
-    return Found(absl::StrCat(what, ", ", SpecText(result.spec), ", computed twice from the same inputs, on ",
-                              cores_.Text(/*away=*/true), " and then on ", cores_.Text(/*away=*/false),
-                              ", differs: ", Difference(result)));
+    return Found(absl::StrCat(what, ", ", SpecText(result.spec), ", computed twice from the same inputs, ",
+                              cores_.Text(), ", differs: ", Difference(result)));
   }
   return absl::OkStatus();
 }
@@ -142,9 +136,13 @@ absl::Status Recheck::Finish(const RunState& state) {
     for (const ResultGuard* other : common.ranks) {
       if (first.run != state.step_index || other->run != first.run || other->checksum == first.checksum) continue;
       found_.store(true);
-      return absl::DataLossError(absl::StrCat("silent corruption: a collective gave output ", first.output, " of ",
-                                              Describe(of_->program.nodes[first.node]), " other bits than output ",
-                                              other->output, " of ", Describe(of_->program.nodes[other->node]),
+      const auto text = [&](const ResultGuard& guard) {
+        const ProgramNode& node = plan_->program.nodes[guard.node];
+        return absl::StrCat("output ", guard.output, " of ", Describe(node), " on ",
+                            devices_.device(node.device).name().ToString());
+      };
+      return absl::DataLossError(absl::StrCat("silent corruption: all towers get the same of a collective, but ",
+                                              text(*other), " has other bits than ", text(first),
                                               ". A core or the memory of ", HostName(), " is at fault"));
     }
   }

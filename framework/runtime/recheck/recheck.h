@@ -75,7 +75,7 @@ class LaneRecheck {
     return at.looks() || IsTurn(at, state);
   }
   // To be called before an instruction runs. Looks at checksums and, if it is the node's turn, computes it in scratch
-  // memory, on other cores where there are some. Errors: those of the kernel; DataLoss.
+  // memory, and lets the instruction run on other cores, where there are some. Errors: those of the kernel; DataLoss.
   absl::Status Before(size_t position, const RunState& state);
   // To be called after Before and the instruction, with its status, which it returns unless that is OK. Compares, and
   // makes checksums. DataLoss, with the first element that differs.
@@ -122,11 +122,13 @@ class Recheck {
 
  private:
   friend class RecheckBinder;
-  Recheck() = default;
+  Recheck(const BoundPlan& bound, RecheckPlan turns)
+      : plan_(bound.plan), devices_(bound.devices), turns_(std::move(turns)) {}
 
+  const std::shared_ptr<const Plan> plan_;
+  const DeviceSet& devices_;
+  const RecheckPlan turns_;
   std::atomic<bool> found_{false};
-  RecheckPlan plan_;
-  std::shared_ptr<const Plan> of_;
   std::vector<DeviceMemory> scratch_;                // by device
   std::vector<std::unique_ptr<LaneRecheck>> lanes_;  // as in BoundPlan
   std::vector<std::unique_ptr<ResultGuard>> guards_;
