@@ -45,8 +45,8 @@ ABSL_FLAG(bool, check_numerics, false,
           "its source line. Slow.");
 ABSL_FLAG(double, recheck, 0,
           "On CPUs, the share of the ops of each step, from 0 to 1, that are computed twice, on other cores the second "
-          "time, to find faults of the hardware that raise no error: 0.01 has each op computed twice in one of 100 "
-          "steps, for about 1 % more time. A difference ends the run before it is saved (docs/audit.md).");
+          "time, to find faults of the hardware that raise no error: with 0.01 each op is computed twice in one of 100 "
+          "steps, for 1 to 2 % more time. A difference ends the run before it is saved (docs/audit.md).");
 ABSL_FLAG(std::string, recompute, "none",
           "Activations to recompute in the backward pass instead of keeping them: less memory for more time, with the "
           "same bits. none; cheap: those that follow from kept ones without a convolution or matrix product; sqrt: all "
