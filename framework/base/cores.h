@@ -12,7 +12,7 @@ namespace belfry {
 // Neighbours are adjacent: the hardware threads of one core, then the cores of one NUMA node.
 std::vector<int> AvailableCores();
 
-// The most neighbours in `cores` that are hardware threads of one core; 1 if the system does not say.
+// The most neighbours in `cores` that are hardware threads of one core, as far as the system says; at least 1.
 int ThreadsOfCore(absl::Span<const int> cores);
 
 // The number of cores that this process may keep busy: those of AvailableCores(), or fewer if its control groups limit

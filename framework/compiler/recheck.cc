@@ -9,7 +9,6 @@
 #include "framework/base/alignment.h"
 #include "framework/base/units.h"
 #include "framework/compiler/fit_memory.h"
-#include "framework/graph/infer.h"
 
 namespace belfry {
 namespace {
@@ -18,6 +17,7 @@ namespace {
 constexpr double kMoveBytes = 3e5;
 // Passes over a result: both are compared, and its checksum is made and checked.
 constexpr double kPasses = 4;
+constexpr double kMaxSteps = 1e9;  // of a cycle
 
 bool SamePlace(const Storage& a, const Storage& b) {
   return a.kind == b.kind && a.node == b.node && a.offset == b.offset;
@@ -87,7 +87,7 @@ RecheckScratch PlanScratch(const Plan& plan, int node) {
 
 RecheckPlan PlanRecheck(const Plan& plan, double share, int devices) {
   const std::vector<ProgramNode>& nodes = plan.program.nodes;
-  RecheckPlan recheck{.steps = std::max(1, static_cast<int>(std::ceil(1 / share - 1e-9))),
+  RecheckPlan recheck{.steps = static_cast<int>(std::clamp(std::ceil(1 / share - 1e-9), 1.0, kMaxSteps)),
                       .turn = std::vector<int>(nodes.size(), -1),
                       .scratch_bytes = std::vector<size_t>(devices, 0)};
   std::vector<double> before(nodes.size(), 0), sum(devices, 0);
@@ -113,7 +113,7 @@ RecheckPlan PlanRecheck(const Plan& plan, double share, int devices) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].op->kind == OpKind::kAllReduce) {
       const auto collectives = static_cast<int64_t>(plan.program.collectives.size());
-      recheck.turn[i] = static_cast<int>(nodes[i].collective * recheck.steps / collectives);
+      recheck.turn[i] = static_cast<int>(int64_t{nodes[i].collective} * recheck.steps / collectives);
       continue;
     }
     if (recheck.turn[i] < 0) continue;

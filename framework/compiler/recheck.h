@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "framework/compiler/plan.h"
-#include "framework/device/device_set.h"
 
 namespace belfry {
 

@@ -19,9 +19,8 @@ TeamCores::TeamCores(absl::Span<const int> cores, int threads) : team_(threads) 
 
 template <class F>
 void TeamCores::ForTeam(const F& body) {
+  // The whole team, for the reason that ParallelFor states; one that has grown keeps its further threads in place.
   if (team_.size() == 1) return body(team_[0]);
-    // The whole team, for the reason that ParallelFor states. One that has grown keeps its further threads where they
-    // are.
 #pragma omp parallel
   if (omp_get_thread_num() < static_cast<int>(team_.size())) body(team_[omp_get_thread_num()]);
 }
