@@ -28,7 +28,7 @@ Scheduler::~Scheduler() = default;
 int Scheduler::AddProcess(Nanoseconds at, std::function<void()> main) {
   Process& process = *processes_.emplace_back(std::make_unique<Process>());
   process.number = static_cast<int>(processes_.size()) - 1;
-  Thread& thread = NewThread(process, [this, &process, main = std::move(main)] {
+  Thread& thread = NewThread(process, [&process, main = std::move(main)] {
     main();
     process.end = End::kReturned;
     process.ended_at = process.now;
