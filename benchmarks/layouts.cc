@@ -1,8 +1,9 @@
 // Benchmark of algorithms and memory layouts for convolutions. Times every convolution of a training step, and its
-// gradients, as the plan runs it, in NHWC throughout; then by Winograd's algorithm, where there is one, and oneDNN's
-// own in NHWC, which shows whether the plan has the faster of the two; then oneDNN's in the blocked layouts that it
-// prefers, without the cost of converting anything to them. Last, the cost of converting the weights, which a framework
-// saves if it keeps them in that layout between steps. Convolutions of groups of channels are left out.
+// gradients, as the plan runs it, in NHWC throughout, which may be as a product of matrices; then by Winograd's
+// algorithm, where there is one, and oneDNN's own in NHWC, which shows whether the plan has the faster of the two; then
+// oneDNN's in the blocked layouts that it prefers, without the cost of converting anything to them. Last, the cost of
+// converting the weights, which a framework saves if it keeps them in that layout between steps. Convolutions of groups
+// of channels are left out.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +27,7 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "ops/convolution/conv2d_impl.h"
+#include "ops/convolution/pointwise_impl.h"
 #include "ops/onednn/versions.h"
 #include "ops/winograd/winograd_impl.h"
 
@@ -51,6 +53,12 @@ using ops::winograd::Pass;
 
 const char* PassName(Pass pass) {
   return pass == Pass::kForward ? "forward" : pass == Pass::kBackwardData ? "input gradient" : "filter gradient";
+}
+
+bool IsProduct(const ops::onednn::Conv2DShape& shape, Pass pass) {
+  return pass == Pass::kForward        ? ops::ForwardIsProduct(shape)
+         : pass == Pass::kBackwardData ? ops::BackpropInputIsProduct(shape)
+                                       : ops::BackpropFilterIsProduct(shape);
 }
 
 // A kind of convolution in a step, and how often it occurs.
@@ -227,9 +235,11 @@ absl::Status MeasureModel(const std::string& model, Report& report) {
     }
     RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
     const auto seconds = [&](int side) { return of.count / Median(sides[side].rates); };
-    const bool is_ours = ops::winograd::IsBest(of.shape, of.pass);
-    chosen += seconds(is_ours ? 3 : 0);
-    best += ours ? std::min(seconds(0), seconds(3)) : seconds(0);
+    const bool by_winograd = ops::winograd::IsBest(of.shape, of.pass), by_product = IsProduct(of.shape, of.pass);
+    // A product has no measurement of its own.
+    const double ours_seconds = by_product ? of.seconds : ours ? seconds(3) : seconds(0);
+    chosen += by_winograd || by_product ? ours_seconds : seconds(0);
+    best += std::min(seconds(0), ours_seconds);
     plan += of.seconds;
     nhwc += seconds(0);
     asked += seconds(1);
@@ -238,7 +248,9 @@ absl::Status MeasureModel(const std::string& model, Report& report) {
     nlohmann::ordered_json row = {{"model", model},
                                   {"convolution", what},
                                   {"count", of.count},
-                                  {"plan", is_ours ? "Winograd" : "oneDNN"},
+                                  {"plan", by_winograd  ? "Winograd"
+                                           : by_product ? "product"
+                                                        : "oneDNN"},
                                   {"plan_ms", of.seconds * 1e3}};
     if (ours) row["winograd_ms"] = seconds(3) * 1e3;
     row.update({{"nhwc_ms", seconds(0) * 1e3}, {"blocked_ms", seconds(1) * 1e3}, {"weights_us", seconds(2) * 1e6}});

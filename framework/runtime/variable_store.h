@@ -20,7 +20,7 @@ struct VariableStorage {
   size_t bytes = 0;
   int device = -1;
   bool initialized = false;
-  // Of its bytes, where it is known; whoever changes these resets it (Recheck).
+  // The checksum of its bytes, where it is known; whoever changes these resets it (Recheck).
   std::optional<uint64_t> checksum = std::nullopt;
 };
 

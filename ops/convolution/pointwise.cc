@@ -13,10 +13,9 @@ namespace {
 
 // With x, y and the filter as matrices [N H W, C], [N H W, K] and [C, K], y = x filter, dx = dy filter^T, and dfilter =
 // x^T dy. oneDNN's code for processors without AVX-512 calls a product, too, but one for each image.
-bool IsProduct(const KernelSpec& spec, const onednn::Conv2DShape& s) {
-  return HasElements(spec) && s.dtype == DType::kFloat32 && s.groups == 1 && s.r * s.s == 1 &&
-         std::max({s.stride_h, s.stride_w}) == 1 && std::max({s.pad_top, s.pad_bottom, s.pad_left, s.pad_right}) == 0 &&
-         !onednn::ProductsRepeat(s.dtype);
+bool IsProduct(const onednn::Conv2DShape& s) {
+  return s.dtype == DType::kFloat32 && s.groups == 1 && s.r * s.s == 1 && std::max({s.stride_h, s.stride_w}) == 1 &&
+         std::max({s.pad_top, s.pad_bottom, s.pad_left, s.pad_right}) == 0 && !onednn::ProductsRepeat(s.dtype);
 }
 
 // True for results whose rows fill the registers of our product, or nearly.
@@ -57,8 +56,14 @@ absl::StatusOr<Kernel> Gradient(const KernelSpec& spec, int a, bool transpose_a,
 
 }  // namespace
 
+bool ForwardIsProduct(const onednn::Conv2DShape& shape) { return IsProduct(shape) && FillsRegisters(shape.k); }
+bool BackpropInputIsProduct(const onednn::Conv2DShape& shape) { return IsProduct(shape) && FillsRegisters(shape.c); }
+bool BackpropFilterIsProduct(const onednn::Conv2DShape& shape) {
+  return IsProduct(shape) && IsSlowFilter(shape.c * shape.k);
+}
+
 absl::StatusOr<std::optional<Kernel>> PointwiseForward(const KernelSpec& spec, const onednn::Conv2DShape& shape) {
-  if (!IsProduct(spec, shape) || !FillsRegisters(shape.k)) return std::nullopt;
+  if (!HasElements(spec) || !ForwardIsProduct(shape)) return std::nullopt;
   const Attrs attrs = ProductAttrs(spec.attrs, false, false);
   std::vector<TensorSpec> inputs = {Matrix(spec.inputs[0]), Matrix(spec.inputs[1])};
   const bool fused = spec.inputs.size() > 2;
@@ -70,13 +75,13 @@ absl::StatusOr<std::optional<Kernel>> PointwiseForward(const KernelSpec& spec, c
 }
 
 absl::StatusOr<std::optional<Kernel>> PointwiseBackpropInput(const KernelSpec& spec, const onednn::Conv2DShape& shape) {
-  if (!IsProduct(spec, shape) || !FillsRegisters(shape.c)) return std::nullopt;
+  if (!HasElements(spec) || !BackpropInputIsProduct(shape)) return std::nullopt;
   return Gradient(spec, 2, false, 1, true);
 }
 
 absl::StatusOr<std::optional<Kernel>> PointwiseBackpropFilter(const KernelSpec& spec,
                                                               const onednn::Conv2DShape& shape) {
-  if (!IsProduct(spec, shape) || !IsSlowFilter(shape.c * shape.k)) return std::nullopt;
+  if (!HasElements(spec) || !BackpropFilterIsProduct(shape)) return std::nullopt;
   return Gradient(spec, 0, true, 2, false);
 }
 

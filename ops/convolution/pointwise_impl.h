@@ -9,8 +9,14 @@
 
 namespace belfry::ops {
 
+// True for convolutions without empty tensors that these kernels serve: those that are products, unless oneDNN's kernel
+// is expected to be as fast.
+bool ForwardIsProduct(const onednn::Conv2DShape& shape);
+bool BackpropInputIsProduct(const onednn::Conv2DShape& shape);
+bool BackpropFilterIsProduct(const onednn::Conv2DShape& shape);
+
 // PointwiseForward serves Conv2D and FusedConv2D, the others Conv2DBackpropInput and Conv2DBackpropFilter, in float32.
-// Each returns nothing if the convolution is no product, or oneDNN's kernel is expected to be as fast.
+// Each returns nothing for the others.
 absl::StatusOr<std::optional<Kernel>> PointwiseForward(const KernelSpec& spec, const onednn::Conv2DShape& shape);
 absl::StatusOr<std::optional<Kernel>> PointwiseBackpropInput(const KernelSpec& spec, const onednn::Conv2DShape& shape);
 absl::StatusOr<std::optional<Kernel>> PointwiseBackpropFilter(const KernelSpec& spec, const onednn::Conv2DShape& shape);

@@ -1,4 +1,4 @@
-// What must hold of a simulated run.
+// Checks of a simulated run.
 #pragma once
 
 #include <cstdint>

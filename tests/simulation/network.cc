@@ -82,7 +82,7 @@ class Endpoint final : public MpiApi {
     RETURN_IF_ERROR(Call("MPI_Cancel", 0));
     Progress();
     Entry& entry = requests_[request];
-    // What is moving cannot be called back.
+    // A message that is under way cannot be called back.
     if (entry.from < 0 || entry.state != State::kOpen) return absl::OkStatus();
     auto& posted = posted_[entry.from];
     posted.erase(std::find_if(posted.begin(), posted.end(), [&](const Posted& one) { return one.request == request; }));

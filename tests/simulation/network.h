@@ -75,7 +75,7 @@ class Network {
     Nanoseconds first = kNever;     // arrival
     Endpoint* endpoint = nullptr;   // null: MPI is closed
   };
-  // By rank of the sender.
+  // The state of a sending rank.
   struct Sender {
     std::vector<Nanoseconds> last;  // by rank of the receiver, the arrival of the last message
     std::vector<bool> cut;          // likewise; empty: none

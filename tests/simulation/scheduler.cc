@@ -10,7 +10,7 @@
 namespace belfry::simulation {
 namespace {
 
-// What a thread that lost its turn may have to wait.
+// The longest wait of a thread that lost its turn.
 constexpr Nanoseconds kLongestWait = 200 * kMicrosecond;
 constexpr Nanoseconds kLongestBurial = 3600 * kSecond;
 
@@ -192,7 +192,7 @@ int Scheduler::Join(pthread_t id) {
   return 0;
 }
 
-// Of a mutex only the words that the C library uses for the same purposes are used, so a mutex may be locked in turn
+// Only those words of a mutex are used that the C library uses for the same purposes, so a mutex may be locked in turn
 // inside and outside of a run. __lock is 0 when free, 2 if threads wait.
 int Scheduler::Lock(pthread_mutex_t& mutex) {
   if (--until_switch_ == 0) GiveTurn();

@@ -66,7 +66,7 @@ class Scheduler {
   bool doomed() const { return burying_; }
   int64_t switches() const { return switches_; }
 
-  // For running threads. `Current` is null outside of Run and Bury.
+  // These are for running threads. `Current` is null outside of Run and Bury.
   static Scheduler* Current() { return current; }
   int process() const { return running_->process->number; }
   Nanoseconds now() const { return running_->process->now; }
@@ -125,7 +125,7 @@ class Scheduler {
   // The thread that runs next; null if there is none before the limit.
   Thread* Next();
   void EndThread(Thread& thread);
-  // Of the thread that ran before, if it has ended: its stack.
+  // Frees the stack of the thread that ran before, if it has ended.
   void FreeEnded();
   // Lets others run in the middle of what the running thread does.
   void GiveTurn();

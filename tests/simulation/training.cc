@@ -94,7 +94,7 @@ class Program {
   std::vector<float>& weights() { return result_.weights; }
   static absl::Time In(Nanoseconds time) { return SteadyNow() + ToDuration(time); }
 
-  // What the Trainer does before its first step.
+  // The part of the Trainer before its first step.
   absl::Status Start() {
     std::optional<io::Checkpoint> checkpoint;
     if (world_.rank() == 0 && disk_.step >= 0) {

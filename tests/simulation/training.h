@@ -36,7 +36,7 @@ struct RunResult {
   int64_t messages = 0, switches = 0;
 };
 
-// What runs share, in a program or test.
+// The devices and stacks that all runs of a program or test share.
 struct Machine {
   Machine();
   DeviceSet devices;  // a CPU

@@ -68,7 +68,7 @@ class MpiWatcher {
   absl::Status Post(int from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
   void Send(int to, Kind kind, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
   void Take(int from, const Note& note) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
-  // Whether a process takes notes: it goes on until all have said farewell.
+  // True for another process that still takes notes: each does until all have said farewell.
   bool Listens(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_) {
     return rank != rank_ && !(leaving_ && incoming_[rank].left);
   }

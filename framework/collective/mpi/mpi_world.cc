@@ -27,7 +27,7 @@ constexpr absl::Duration kGiveUp = absl::Milliseconds(500);
 // The longest wait that is not yet worth a warning, and the share of a wait after which one is.
 constexpr absl::Duration kMinWarning = absl::Seconds(5);
 constexpr int64_t kWarningsShare = 10;
-// Of the processes that an error names, which has to fit into a note of the watcher with what is most important of the
+// The most processes that an error names: it has to fit into a note of the watcher, with the most important lines of the
 // roll call.
 constexpr size_t kMostNames = 8;
 constexpr absl::string_view kReasons = ": stopped, dead, cut off, or busy elsewhere";

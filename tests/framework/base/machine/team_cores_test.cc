@@ -16,7 +16,7 @@
 namespace belfry {
 namespace {
 
-// By thread of the team: the core that it runs on.
+// The core that each thread of the team runs on.
 std::vector<int> CoresOfTeam(int threads) {
   std::vector<int> cores(threads, -1);
   if (threads == 1) return {sched_getcpu()};
