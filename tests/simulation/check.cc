@@ -14,7 +14,8 @@
 namespace belfry::simulation {
 namespace {
 
-// The longest end after a deadline: giving up transfers, calling the roll, telling the others, and the polls of the watchers.
+// The longest end after a deadline: giving up transfers, calling the roll, telling the others, and the polls of the
+// watchers.
 constexpr Nanoseconds kAfterDeadline = 500 * kMillisecond + 2 * kSecond + 500 * kMillisecond;
 // The patience of the thread that ends MPI_Finalize.
 constexpr Nanoseconds kFinalize = 10 * kSecond;

@@ -142,6 +142,14 @@ int sched_yield() noexcept {
   return original();
 }
 
+// Errors and greetings name processes.
+pid_t getpid() noexcept {
+  constexpr pid_t kFirst = 1000;
+  if (const Scheduler* const scheduler = Scheduler::Current()) return kFirst + scheduler->process();
+  static const auto original = Original(&getpid, "getpid");
+  return original();
+}
+
 void _exit(int status) {
   if (Scheduler* const scheduler = Scheduler::Current()) scheduler->Exit();
   static const auto original = Original(&_exit, "_exit");

@@ -26,8 +26,12 @@ void DrawFault(Scenario& scenario, Random& random) {
                                Fault::kCut,  Fault::kDelay, Fault::kError, Fault::kSignal};
   scenario.fault = kFaults[random.Below(std::size(kFaults))];
   scenario.victim = static_cast<int>(random.Below(scenario.ranks));
-  scenario.other = static_cast<int>(random.Below(scenario.ranks - 1));
-  if (scenario.other >= scenario.victim) ++scenario.other;
+  if (scenario.ranks > 1) {
+    scenario.other = static_cast<int>(random.Below(scenario.ranks - 1));
+    if (scenario.other >= scenario.victim) ++scenario.other;
+  } else if (scenario.fault == Fault::kCut) {
+    scenario.fault = Fault::kNone;  // there is no link
+  }
   // A third of all faults come while the ranks begin, which takes about 50 latencies.
   const Nanoseconds begin = 50 * (scenario.network.latency + scenario.network.jitter),
                     whole = begin + scenario.steps * (scenario.computing + 5 * scenario.network.latency);

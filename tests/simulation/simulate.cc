@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -65,7 +66,25 @@ bool RunShare(int job, int jobs, int64_t& current) {
   return all;
 }
 
-int Main() {
+// The fault of the flags; empty if there is none.
+std::string FlagsFault(size_t arguments) {
+  constexpr int kMostRanks = 10'000;
+  const int64_t seeds = absl::GetFlag(FLAGS_seeds), first = absl::GetFlag(FLAGS_first_seed);
+  if (arguments > 1) return "simulate takes flags only";
+  if (absl::GetFlag(FLAGS_seed) < -1) return "--seed must be at least 0";
+  if (seeds < 1) return "--seeds must be at least 1";
+  if (first < 0 || first > std::numeric_limits<int64_t>::max() - seeds) {
+    return "--first_seed must be at least 0, and the last seed at most 2^63 - 1";
+  }
+  const int ranks = absl::GetFlag(FLAGS_ranks);
+  return ranks < 0 || ranks > kMostRanks ? absl::StrCat("--ranks must be from 0 to ", kMostRanks) : "";
+}
+
+int Main(size_t arguments) {
+  if (const std::string fault = FlagsFault(arguments); !fault.empty()) {
+    std::fprintf(stderr, "Error: %s\n", fault.c_str());
+    return 2;
+  }
   spdlog::set_level(spdlog::level::off);  // a run warns of what goes wrong in it
   if (absl::GetFlag(FLAGS_seed) >= 0) {
     Machine machine;
@@ -108,6 +127,5 @@ int Main() {
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("simulates training in many processes, with faults, in virtual time");
-  absl::ParseCommandLine(argc, argv);
-  return belfry::simulation::Main();
+  return belfry::simulation::Main(absl::ParseCommandLine(argc, argv).size());
 }

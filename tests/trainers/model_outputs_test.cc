@@ -49,7 +49,9 @@ void ExpectSquares(const Tensor& rows, int64_t n, bool matrix) {
   ASSERT_EQ(rows.shape(), matrix ? (Shape{n, 2}) : Shape{n});
   for (int64_t i = 0; i < n; ++i) {
     EXPECT_EQ(rows.data<float>()[matrix ? 2 * i : i], static_cast<float>(i * i));
-    if (matrix) EXPECT_EQ(rows.data<float>()[2 * i + 1], static_cast<float>(i));
+    if (matrix) {
+      EXPECT_EQ(rows.data<float>()[2 * i + 1], static_cast<float>(i));
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include "trainers/flags/session_flags.h"
 
 #include "absl/flags/flag.h"
+#include "absl/flags/marshalling.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/module.h"
 #include "framework/base/status.h"
@@ -46,7 +47,8 @@ ABSL_FLAG(bool, check_numerics, false,
 ABSL_FLAG(double, recheck, 0,
           "On CPUs, the share of the ops of each step, from 0 to 1, that are computed twice, on other cores the second "
           "time, to find faults of the hardware that raise no error: with 0.01 each op is computed twice in one of 100 "
-          "steps, for 1 to 2 % more time. A difference ends the run before it is saved (docs/audit.md).");
+          "steps, for 1 to 2 % more time if these take some milliseconds. A difference ends the run before it is saved "
+          "(docs/audit.md).");
 ABSL_FLAG(std::string, recompute, "none",
           "Activations to recompute in the backward pass instead of keeping them: less memory for more time, with the "
           "same bits. none; cheap: those that follow from kept ones without a convolution or matrix product; sqrt: all "
@@ -119,7 +121,7 @@ absl::StatusOr<SessionOptions> SessionOptionsFromFlags(const DeviceSet& devices)
   }
   const double recheck = absl::GetFlag(FLAGS_recheck);
   if (!(recheck >= 0 && recheck <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("--recheck=", recheck, " must be from 0 to 1"));
+    return absl::InvalidArgumentError(absl::StrCat("--recheck=", absl::UnparseFlag(recheck), " must be from 0 to 1"));
   }
   if (devices.device(devices.TowerDevices()[0]).type() != "GPU") {
     RETURN_IF_ERROR(RejectFlags({"cuda_graphs"}, absl::StrCat("a run on --devices=", absl::GetFlag(FLAGS_devices))));

@@ -27,8 +27,8 @@ constexpr absl::Duration kGiveUp = absl::Milliseconds(500);
 // The longest wait that is not yet worth a warning, and the share of a wait after which one is.
 constexpr absl::Duration kMinWarning = absl::Seconds(5);
 constexpr int64_t kWarningsShare = 10;
-// The most processes that an error names: it has to fit into a note of the watcher, with the most important lines of the
-// roll call.
+// The most processes that an error names: it has to fit into a note of the watcher, with the most important lines of
+// the roll call.
 constexpr size_t kMostNames = 8;
 constexpr absl::string_view kReasons = ": stopped, dead, cut off, or busy elsewhere";
 
@@ -133,12 +133,14 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
 
 // Once for an exchange, in one process: task 0, or task 1 if that waits for task 0.
 void MpiWorld::Warn(const Transfers& transfers, absl::Duration waited) {
-  const bool for_first = std::any_of(transfers.receives.begin(), transfers.receives.end(),
-                                     [](const auto& receive) { return receive.request >= 0 && receive.process == 0; });
+  const auto open = [](const auto& transfer) { return transfer.request >= 0; };
+  const bool receives = std::any_of(transfers.receives.begin(), transfers.receives.end(), open);
+  const std::vector<Transfers::Transfer>& missing = receives ? transfers.receives : transfers.sends;
+  const bool for_first = std::any_of(missing.begin(), missing.end(),
+                                     [&](const auto& transfer) { return open(transfer) && transfer.process == 0; });
   if (rank_ != (for_first ? 1 : 0)) return;
-  spdlog::warn("{} has been waiting for {} for {}; the tasks:\n{}", Describe(rank_, processes_[rank_]),
-               Silent(transfers.receives), absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(1))),
-               RollCall());
+  spdlog::warn("{} has been waiting for {} for {}; the tasks:\n{}", Describe(rank_, processes_[rank_]), Silent(missing),
+               absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(1))), RollCall());
 }
 
 std::string MpiWorld::Silent(const std::vector<Transfers::Transfer>& list) const {

@@ -22,7 +22,7 @@
 namespace belfry {
 namespace {
 
-// "3 of 640 elements differ, the first is element 37, 0x3f800000 instead of 0x3f810000"; empty if none does.
+// "3 of 640 elements differ, the first is element 37, 0x3f800000 and then 0x3f810000"; empty if none does.
 std::string Difference(const RecheckedInstruction::Result& result) {
   const size_t size = SizeOf(result.spec.dtype);
   const auto *const first = static_cast<const std::byte*>(result.first),

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/base/machine/team_cores.h"
@@ -80,6 +81,8 @@ class LaneRecheck {
   // To be called after Before and the instruction, with its status, which it returns unless that is OK. Compares, and
   // makes checksums. DataLoss, with the first element that differs.
   absl::Status After(size_t position, const RunState& state, const absl::Status& status);
+  // Lets the threads run where they could before Before. After does so, too.
+  void RestoreCores() { cores_.Restore(); }
 
  private:
   bool IsTurn(const RecheckedInstruction& at, const RunState& state) const {
@@ -102,6 +105,8 @@ class LaneRecheck {
 template <class F>
 absl::Status RunRechecked(const Lane& lane, size_t position, const RunState& state, const F& run) {
   if (lane.recheck == nullptr || !lane.recheck->Concerns(position, state)) return run();
+  // Kernels of users may throw.
+  const absl::Cleanup restore = [&lane] { lane.recheck->RestoreCores(); };
   RETURN_IF_ERROR(lane.recheck->Before(position, state));
   return lane.recheck->After(position, state, run());
 }
@@ -114,8 +119,8 @@ class Recheck {
   static absl::StatusOr<std::unique_ptr<Recheck>> Create(BoundPlan& bound, VariableStore& variables, double share,
                                                          absl::Duration short_step);
 
-  // To be called after a run of all lanes. DataLoss if ranks of a collective have other results than
-  // the first.
+  // To be called after a run of all lanes. DataLoss if ranks of a collective have other results
+  // than the first.
   absl::Status Finish(const RunState& state);
   // True once a difference was found. Thread-safe.
   bool found() const { return found_.load(std::memory_order_relaxed); }
