@@ -16,7 +16,7 @@ bool BackpropInputIsProduct(const onednn::Conv2DShape& shape);
 bool BackpropFilterIsProduct(const onednn::Conv2DShape& shape);
 
 // PointwiseForward serves Conv2D and FusedConv2D, the others Conv2DBackpropInput and Conv2DBackpropFilter, in float32.
-// Each returns nothing for the others.
+// Each returns nothing for the others. Errors: those of MatMul's kernels.
 absl::StatusOr<std::optional<Kernel>> PointwiseForward(const KernelSpec& spec, const onednn::Conv2DShape& shape);
 absl::StatusOr<std::optional<Kernel>> PointwiseBackpropInput(const KernelSpec& spec, const onednn::Conv2DShape& shape);
 absl::StatusOr<std::optional<Kernel>> PointwiseBackpropFilter(const KernelSpec& spec, const onednn::Conv2DShape& shape);

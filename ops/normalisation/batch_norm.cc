@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include "framework/base/status.h"
@@ -40,17 +41,13 @@ struct Normalization {
 
 template <Then then, class T, class C>
 void Normalize(const ChannelTiles& tiles, const Normalization<C>& normal, const T* x, const T* addend, T* y) {
-  constexpr functor::Relu<C> relu;
+  constexpr std::conditional_t<then == Then::kRelu6, functor::Relu6<C>, functor::Relu<C>> relu;
   if constexpr (then == Then::kAddRelu) {
     ForEachElementByChannel(
         tiles, 6, y, [=](int64_t c, C in, C more) { return relu(normal(c, in) + more); }, x, addend);
-  } else if constexpr (then == Then::kRelu) {
+  } else if constexpr (then != Then::kNothing) {
     ForEachElementByChannel(
         tiles, 5, y, [=](int64_t c, C in) { return relu(normal(c, in)); }, x);
-  } else if constexpr (then == Then::kRelu6) {
-    constexpr functor::Relu6<C> relu6;
-    ForEachElementByChannel(
-        tiles, 6, y, [=](int64_t c, C in) { return relu6(normal(c, in)); }, x);
   } else {
     ForEachElementByChannel(tiles, 4, y, normal, x);
   }

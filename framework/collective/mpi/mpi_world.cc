@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -31,6 +33,21 @@ constexpr int64_t kWarningsShare = 10;
 // the roll call.
 constexpr size_t kMostNames = 8;
 constexpr absl::string_view kReasons = ": stopped, dead, cut off, or busy elsewhere";
+
+// The processes of the transfers that are under way.
+std::vector<int> UnderWay(const std::vector<Transfers::Transfer>& list) {
+  std::vector<int> processes;
+  for (const auto& transfer : list) {
+    if (transfer.request >= 0) processes.push_back(transfer.process);
+  }
+  return processes;
+}
+
+// The processes from which something is missing; if none, those that have not taken what was sent to them.
+std::vector<int> Awaited(const Transfers& transfers) {
+  const std::vector<int> processes = UnderWay(transfers.receives);
+  return processes.empty() ? UnderWay(transfers.sends) : processes;
+}
 
 // A wait tries again at once for a moment, and then naps, longer once it is long: a blocking call of MPI would keep the
 // core busy, and could not be left at a deadline. MPI moves data only inside its calls, so longer naps at once would
@@ -123,32 +140,19 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
     // Another process may have told by now why it does not answer.
     if (watcher_ != nullptr) watcher_->TakeNotes();
     RETURN_IF_ERROR(Stopped());
-    return absl::DeadlineExceededError(
-        absl::StrCat(receives == 0 ? "what was sent was not received before the deadline by "
-                                   : "no answer before the deadline from ",
-                     Silent(receives == 0 ? transfers.sends : transfers.receives), kReasons));
+    return absl::DeadlineExceededError(absl::StrCat(receives == 0
+                                                        ? "what was sent was not received before the deadline by "
+                                                        : "no answer before the deadline from ",
+                                                    Names(Awaited(transfers)), kReasons));
   }
   return absl::OkStatus();
 }
 
 // Once for an exchange, in one process: task 0, or task 1 if that waits for task 0.
 void MpiWorld::Warn(const Transfers& transfers, absl::Duration waited) {
-  const auto open = [](const auto& transfer) { return transfer.request >= 0; };
-  const bool receives = std::any_of(transfers.receives.begin(), transfers.receives.end(), open);
-  const std::vector<Transfers::Transfer>& missing = receives ? transfers.receives : transfers.sends;
-  const bool for_first = std::any_of(missing.begin(), missing.end(),
-                                     [&](const auto& transfer) { return open(transfer) && transfer.process == 0; });
-  if (rank_ != (for_first ? 1 : 0)) return;
-  spdlog::warn("{} has been waiting for {} for {}; the tasks:\n{}", Describe(rank_, processes_[rank_]), Silent(missing),
-               absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(1))), RollCall());
-}
-
-std::string MpiWorld::Silent(const std::vector<Transfers::Transfer>& list) const {
-  std::vector<int> silent;
-  for (const auto& transfer : list) {
-    if (transfer.request >= 0) silent.push_back(transfer.process);
-  }
-  return Names(std::move(silent));
+  if (rank_ != (absl::c_linear_search(Awaited(transfers), 0) ? 1 : 0)) return;
+  spdlog::warn("{} has been waiting for {} for {}; the tasks:\n{}", Describe(rank_, processes_[rank_]),
+               Names(Awaited(transfers)), absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(1))), RollCall());
 }
 
 std::string MpiWorld::Names(std::vector<int> ranks) const {
@@ -214,12 +218,9 @@ absl::Status MpiWorld::Exchange(int tag, Transfers& transfers, absl::Time deadli
   if (GiveUp(transfers)) return status;
   // A process stands still in the middle of a message, and only calls of MPI would move the rest of it, if it goes on:
   // from or to memory that the caller frees. So they end here, and what is to be said is said before.
-  std::vector<std::string> silent;
-  for (const auto* const list : {&transfers.receives, &transfers.sends}) {
-    if (const std::string names = Silent(*list); !names.empty()) silent.push_back(names);
-  }
-  silent.erase(std::unique(silent.begin(), silent.end()), silent.end());
-  LeaveMpi(absl::IsCancelled(status) ? absl::StrCat("ended an exchange with ", absl::StrJoin(silent, ", "),
+  std::vector<int> silent = UnderWay(transfers.receives);
+  absl::c_copy(UnderWay(transfers.sends), std::back_inserter(silent));
+  LeaveMpi(absl::IsCancelled(status) ? absl::StrCat("ended an exchange with ", Names(std::move(silent)),
                                                     " for an error of its own, which it prints")
                                      : std::string(status.message()));
   return status;

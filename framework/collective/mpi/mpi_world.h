@@ -63,8 +63,7 @@ class MpiWorld final : public World {
   absl::StatusOr<bool> Test(MpiApi::Request request);
   // Says that an exchange has been waiting for long, and where each process is.
   void Warn(const Transfers& transfers, absl::Duration waited);
-  // The processes of the transfers that are under way; of many, the first.
-  std::string Silent(const std::vector<Transfers::Transfer>& list) const;
+  // The names of these processes; of many, the first.
   std::string Names(std::vector<int> ranks) const;
   // Gives up the rest of failed transfers. False: MPI still uses their memory.
   bool GiveUp(Transfers& transfers);

@@ -77,9 +77,7 @@ class RecheckTest : public SessionFixture {
             .inputs = {{.name = "x"}},
             .outputs = {{.name = "y"}},
             .types = {{"T", kWideFloatTypes}},
-            .shape = [](const ShapeArgs& args) -> absl::StatusOr<std::vector<Shape>> {
-              return std::vector<Shape>{args.inputs[0]};
-            },
+            .shape = ShapeOfInput,
             .gradient = [](const Scope& scope, const Node&, absl::Span<const Output> dy) -> std::vector<Output> {
               return {scope.Add("FaultyGradient", {dy[0]})};
             },
@@ -100,9 +98,7 @@ class RecheckTest : public SessionFixture {
             .inputs = {{.name = "variable", .ref = true}, {.name = "value"}},
             .outputs = {{.name = "updated", .ref = true}},
             .types = {{"T", kWideFloatTypes}},
-            .shape = [](const ShapeArgs& args) -> absl::StatusOr<std::vector<Shape>> {
-              return std::vector<Shape>{args.inputs[0]};
-            },
+            .shape = ShapeOfInput,
             .not_differentiable = true,
             .stateful = true,
             .kernels = {{"CPU", DType::kFloat32, [this](const KernelSpec&) -> absl::StatusOr<Kernel> {

@@ -73,6 +73,11 @@ class SessionFixture : public testing::Test {
     return step.ok() ? *std::move(step) : nullptr;
   }
 
+  // The shape rule of an op whose output is like its first input.
+  static absl::StatusOr<std::vector<Shape>> ShapeOfInput(const ShapeArgs& args) {
+    return std::vector<Shape>{args.inputs[0]};
+  }
+
   // Called by the kernel of op "Hook" before it passes its input on; set it before the kernel runs.
   std::function<absl::Status()> hook_ = [] { return absl::OkStatus(); }, second_hook_ = hook_;
   OpRegistry registry_ = BuiltinOps();
@@ -88,9 +93,7 @@ class SessionFixture : public testing::Test {
             .inputs = {{.name = "x"}},
             .outputs = {{.name = "y"}},
             .types = {{"T", kWideFloatTypes}},
-            .shape = [](const ShapeArgs& args) -> absl::StatusOr<std::vector<Shape>> {
-              return std::vector<Shape>{args.inputs[0]};
-            },
+            .shape = ShapeOfInput,
             .not_differentiable = true,
             .stateful = true,
             .kernels = {{"CPU", DType::kFloat32, [hook](const KernelSpec& spec) -> absl::StatusOr<Kernel> {

@@ -1,4 +1,7 @@
 // Batch norm fused with the ops after it.
+#include <string>
+#include <vector>
+
 #include "ops/nn.h"
 #include "tests/framework/compiler/fusion_fixture.h"
 
@@ -15,32 +18,29 @@ class FuseNorms : public FusionFixture {
     norm_ = ops::BatchNorm(root_, x_, scale_, offset_);
   }
   const Plan& Compare(const std::vector<Output>& fetches) { return FusionFixture::Compare(fetches, 2e-5f); }
+  // Expects that y, norm_ under `activation`, is one node, and its gradient another.
+  void ExpectFused(const std::string& activation, const Output& y) {
+    std::vector<Output> fetches = GradientsOf(y, {x_, scale_, offset_});
+    fetches.insert(fetches.end(), {y, norm_.mean, norm_.variance});
+    const Plan& plan = Compare(fetches);
+    EXPECT_EQ(Count(plan, "BatchNorm" + activation), 1);
+    EXPECT_EQ(Count(plan, "BatchNorm" + activation + "Grad"), 1);
+    for (const std::string& op :
+         {std::string("BatchNorm"), std::string("BatchNormGrad"), activation, activation + "Grad"}) {
+      EXPECT_EQ(Count(plan, op), 0) << op;
+    }
+  }
 
   Output x_, shortcut_, scale_, offset_;
   ops::BatchNormOutputs norm_;
 };
 
-TEST_F(FuseNorms, AReluAndTheGradientUnderIt) {
-  const Output y = ops::Relu(root_, norm_.y);
-  std::vector<Output> fetches = GradientsOf(y, {x_, scale_, offset_});
-  fetches.insert(fetches.end(), {y, norm_.mean, norm_.variance});
-  const Plan& plan = Compare(fetches);
-  EXPECT_EQ(Count(plan, "BatchNormRelu"), 1);
-  EXPECT_EQ(Count(plan, "BatchNormReluGrad"), 1);
-  for (const char* op : {"BatchNorm", "Relu", "ReluGrad", "BatchNormGrad"}) EXPECT_EQ(Count(plan, op), 0) << op;
-}
+TEST_F(FuseNorms, AReluAndTheGradientUnderIt) { ExpectFused("Relu", ops::Relu(root_, norm_.y)); }
 
 TEST_F(FuseNorms, ARelu6AndTheGradientUnderIt) {
   // Some channels pass 6, and some stay below it.
-  const Output scale = ops::Scale(root_, scale_, 8);
-  norm_ = ops::BatchNorm(root_, x_, scale, offset_);
-  const Output y = ops::Relu6(root_, norm_.y);
-  std::vector<Output> fetches = GradientsOf(y, {x_, scale_, offset_});
-  fetches.insert(fetches.end(), {y, norm_.mean, norm_.variance});
-  const Plan& plan = Compare(fetches);
-  EXPECT_EQ(Count(plan, "BatchNormRelu6"), 1);
-  EXPECT_EQ(Count(plan, "BatchNormRelu6Grad"), 1);
-  for (const char* op : {"BatchNorm", "Relu6", "Relu6Grad", "BatchNormGrad"}) EXPECT_EQ(Count(plan, op), 0) << op;
+  norm_ = ops::BatchNorm(root_, x_, ops::Scale(root_, scale_, 8), offset_);
+  ExpectFused("Relu6", ops::Relu6(root_, norm_.y));
 }
 
 TEST_F(FuseNorms, AnAdditionOnEitherSide) {
