@@ -1,9 +1,9 @@
 // Benchmark of algorithms and memory layouts for convolutions. Times every convolution of a training step, and its
-// gradients, as the plan runs it, in NHWC throughout, which may be as a product of matrices; then by Winograd's
-// algorithm, where there is one, and oneDNN's own in NHWC, which shows whether the plan has the faster of the two; then
-// oneDNN's in the blocked layouts that it prefers, without the cost of converting anything to them. Last, the cost of
-// converting the weights, which a framework saves if it keeps them in that layout between steps. Convolutions of groups
-// of channels are left out.
+// gradients, as the plan runs it, in NHWC throughout, which may be as a product of matrices or one for each tap; then
+// by Winograd's algorithm, where there is one, and oneDNN's own in NHWC, which shows whether the plan has the faster of
+// the two; then oneDNN's in the blocked layouts that it prefers, without the cost of converting anything to them. Last,
+// the cost of converting the weights, which a framework saves if it keeps them in that layout between steps.
+// Convolutions of groups of channels are left out.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +26,7 @@
 #include "benchmarks/training_run.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
+#include "ops/convolution/conv2d_direct_impl.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/pointwise_impl.h"
 #include "ops/onednn/versions.h"
@@ -56,9 +57,12 @@ const char* PassName(Pass pass) {
 }
 
 bool IsProduct(const ops::onednn::Conv2DShape& shape, Pass pass) {
-  return pass == Pass::kForward        ? ops::ForwardIsProduct(shape)
-         : pass == Pass::kBackwardData ? ops::BackpropInputIsProduct(shape)
-                                       : ops::BackpropFilterIsProduct(shape);
+  if (pass == Pass::kBackwardWeights) return false;
+  return pass == Pass::kForward ? ops::ForwardIsProduct(shape) : ops::BackpropInputIsProduct(shape);
+}
+bool IsDirect(const ops::onednn::Conv2DShape& shape, Pass pass) {
+  if (pass == Pass::kBackwardData) return false;
+  return pass == Pass::kForward ? ops::ForwardIsDirect(shape) : ops::BackpropFilterIsDirect(shape);
 }
 
 // A kind of convolution in a step, and how often it occurs.
@@ -235,10 +239,11 @@ absl::Status MeasureModel(const std::string& model, Report& report) {
     }
     RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
     const auto seconds = [&](int side) { return of.count / Median(sides[side].rates); };
-    const bool by_winograd = ops::winograd::IsBest(of.shape, of.pass), by_product = IsProduct(of.shape, of.pass);
-    // A product has no measurement of its own.
-    const double ours_seconds = by_product ? of.seconds : ours ? seconds(3) : seconds(0);
-    chosen += by_winograd || by_product ? ours_seconds : seconds(0);
+    const bool direct = IsDirect(of.shape, of.pass), by_product = IsProduct(of.shape, of.pass);
+    const bool by_winograd = !direct && ops::winograd::IsBest(of.shape, of.pass);
+    // Products and direct convolutions have no measurement of their own.
+    const double ours_seconds = by_product || direct ? of.seconds : ours ? seconds(3) : seconds(0);
+    chosen += by_winograd || by_product || direct ? ours_seconds : seconds(0);
     best += std::min(seconds(0), ours_seconds);
     plan += of.seconds;
     nhwc += seconds(0);
@@ -250,6 +255,7 @@ absl::Status MeasureModel(const std::string& model, Report& report) {
                                   {"count", of.count},
                                   {"plan", by_winograd  ? "Winograd"
                                            : by_product ? "product"
+                                           : direct     ? "direct"
                                                         : "oneDNN"},
                                   {"plan_ms", of.seconds * 1e3}};
     if (ours) row["winograd_ms"] = seconds(3) * 1e3;

@@ -1,6 +1,7 @@
 #include "framework/base/half.h"
 #include "framework/base/tensor.h"
 #include "framework/device/device.h"
+#include "ops/convolution/conv2d_direct_impl.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/onednn/primitive_kernel_impl.h"
@@ -13,7 +14,8 @@ using winograd::Convolution;
 using winograd::Pass;
 
 bool Computes(const KernelSpec& spec, const onednn::Conv2DShape& shape, Pass pass) {
-  return HasElements(spec) && (spec.device == nullptr || spec.device->math().winograd) && IsBest(shape, pass);
+  return HasElements(spec) && (spec.device == nullptr || spec.device->math().winograd) && IsBest(shape, pass) &&
+         !(pass == Pass::kBackwardWeights && BackpropFilterIsDirect(shape));
 }
 
 // Calls make.operator()<T>() with the C++ type of the images.

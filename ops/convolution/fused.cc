@@ -5,6 +5,7 @@
 #include "ops/activation/add_and_mask_impl.h"
 #include "ops/activation/epilogue_impl.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/convolution/conv2d_direct_impl.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/convolution/convolution_ops.h"
@@ -15,13 +16,13 @@
 namespace belfry::ops {
 namespace {
 
-// The activations that Winograd's kernels compute.
-bool WithinWinograd(const Epilogue& epilogue) {
+// The activations that our own kernels compute.
+bool IsReluAtMost(const Epilogue& epilogue) {
   return epilogue.activation == Activation::kNone || epilogue.activation == Activation::kRelu;
 }
 bool FusedByWinograd(const KernelSpec& spec) {
   const absl::StatusOr<Epilogue> epilogue = EpilogueOf(spec.attrs);
-  return epilogue.ok() && WithinWinograd(*epilogue) && ForwardByWinograd()(spec);
+  return epilogue.ok() && IsReluAtMost(*epilogue) && ForwardByWinograd()(spec);
 }
 
 template <class T>
@@ -29,12 +30,15 @@ absl::StatusOr<Kernel> MakeFusedConv2D(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const Epilogue epilogue, EpilogueOf(spec.attrs));
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
-    if (WithinWinograd(epilogue)) {
-      const bool relu = epilogue.activation == Activation::kRelu;
+    const bool relu = epilogue.activation == Activation::kRelu;
+    if (IsReluAtMost(epilogue)) {
       if (std::optional<Kernel> fast = WinogradForward(spec, shape, relu)) return *std::move(fast);
     }
     ASSIGN_OR_RETURN(std::optional<Kernel> product, PointwiseForward(spec, shape));
     if (product.has_value()) return *std::move(product);
+    if (IsReluAtMost(epilogue)) {
+      if (std::optional<Kernel> direct = MakeDirectForward(spec, shape, relu)) return *std::move(direct);
+    }
     const bool whole = onednn::Applies(epilogue);
     const onednn::Conv2DForwardOptions options{.bias = true, .post_ops = whole ? epilogue : Epilogue()};
     ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
@@ -51,9 +55,8 @@ absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
     if (std::optional<Kernel> fast = WinogradBackpropFilter(spec, shape)) return *std::move(fast);
-    ASSIGN_OR_RETURN(std::optional<Kernel> product, PointwiseBackpropFilter(spec, shape));
-    if (product.has_value()) {
-      const auto make = [&product](const KernelSpec&) { return *product; };
+    if (const std::optional<Kernel> direct = MakeDirectBackpropFilter(spec, shape)) {
+      const auto make = [&direct](const KernelSpec&) { return *direct; };
       return MakeFilterThenBias(spec, make, &MakeBiasAddGrad);
     }
     ASSIGN_OR_RETURN(

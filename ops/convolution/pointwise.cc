@@ -11,8 +11,8 @@
 namespace belfry::ops {
 namespace {
 
-// With x, y and the filter as matrices [N H W, C], [N H W, K] and [C, K], y = x filter, dx = dy filter^T, and dfilter =
-// x^T dy. oneDNN's code for processors without AVX-512 calls a product, too, but one for each image.
+// With x, y and the filter as matrices [N H W, C], [N H W, K] and [C, K], y = x filter and dx = dy filter^T. oneDNN's
+// code for processors without AVX-512 calls a product, too, but one for each image.
 bool IsProduct(const onednn::Conv2DShape& s) {
   return s.dtype == DType::kFloat32 && s.groups == 1 && s.r * s.s == 1 && std::max({s.stride_h, s.stride_w}) == 1 &&
          std::max({s.pad_top, s.pad_bottom, s.pad_left, s.pad_right}) == 0 && !onednn::ProductsRepeat(s.dtype);
@@ -23,9 +23,6 @@ bool FillsRegisters(int64_t columns) {
   constexpr int64_t kPanel = simd::kProductWidth * simd::Vector<float>::kLanes, kManyPanels = 4;
   return columns % kPanel == 0 || columns >= kManyPanels * kPanel;
 }
-
-// The sizes of filters, measured with AVX2, of which oneDNN makes the gradient at half of its usual speed.
-bool IsSlowFilter(int64_t elements) { return 96 * 1024 <= elements && elements <= 384 * 1024; }
 
 TensorSpec Matrix(const TensorSpec& images) {
   const Shape& shape = images.shape;
@@ -38,29 +35,10 @@ Attrs ProductAttrs(Attrs attrs, bool transpose_a, bool transpose_b) {
   return attrs;
 }
 
-// A gradient: the product of the node's inputs `a` and `b`.
-absl::StatusOr<Kernel> Gradient(const KernelSpec& spec, int a, bool transpose_a, int b, bool transpose_b) {
-  const Attrs attrs = ProductAttrs({}, transpose_a, transpose_b);
-  const TensorSpec inputs[] = {Matrix(spec.inputs[a]), Matrix(spec.inputs[b])};
-  const TensorSpec output = Matrix(spec.outputs[0]);
-  ASSIGN_OR_RETURN(Kernel kernel,
-                   MakeMatMul<float>({spec.name, attrs, inputs, absl::MakeSpan(&output, 1), spec.device}));
-  kernel.run = [run = std::move(kernel.run), a, b](const KernelContext& context) {
-    const void* const factors[] = {context.inputs[a], context.inputs[b]};
-    KernelContext product = context;
-    product.inputs = factors;
-    return run(product);
-  };
-  return kernel;
-}
-
 }  // namespace
 
 bool ForwardIsProduct(const onednn::Conv2DShape& shape) { return IsProduct(shape) && FillsRegisters(shape.k); }
 bool BackpropInputIsProduct(const onednn::Conv2DShape& shape) { return IsProduct(shape) && FillsRegisters(shape.c); }
-bool BackpropFilterIsProduct(const onednn::Conv2DShape& shape) {
-  return IsProduct(shape) && IsSlowFilter(shape.c * shape.k);
-}
 
 absl::StatusOr<std::optional<Kernel>> PointwiseForward(const KernelSpec& spec, const onednn::Conv2DShape& shape) {
   if (!HasElements(spec) || !ForwardIsProduct(shape)) return std::nullopt;
@@ -76,13 +54,18 @@ absl::StatusOr<std::optional<Kernel>> PointwiseForward(const KernelSpec& spec, c
 
 absl::StatusOr<std::optional<Kernel>> PointwiseBackpropInput(const KernelSpec& spec, const onednn::Conv2DShape& shape) {
   if (!HasElements(spec) || !BackpropInputIsProduct(shape)) return std::nullopt;
-  return Gradient(spec, 2, false, 1, true);
-}
-
-absl::StatusOr<std::optional<Kernel>> PointwiseBackpropFilter(const KernelSpec& spec,
-                                                              const onednn::Conv2DShape& shape) {
-  if (!HasElements(spec) || !BackpropFilterIsProduct(shape)) return std::nullopt;
-  return Gradient(spec, 0, true, 2, false);
+  const Attrs attrs = ProductAttrs({}, false, true);
+  const TensorSpec inputs[] = {Matrix(spec.inputs[2]), Matrix(spec.inputs[1])};
+  const TensorSpec output = Matrix(spec.outputs[0]);
+  ASSIGN_OR_RETURN(Kernel kernel,
+                   MakeMatMul<float>({spec.name, attrs, inputs, absl::MakeSpan(&output, 1), spec.device}));
+  kernel.run = [run = std::move(kernel.run)](const KernelContext& context) {
+    const void* const factors[] = {context.inputs[2], context.inputs[1]};
+    KernelContext product = context;
+    product.inputs = factors;
+    return run(product);
+  };
+  return kernel;
 }
 
 }  // namespace belfry::ops

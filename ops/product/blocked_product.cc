@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t kRows = 96;
 // A block of a panel has this many bytes.
 constexpr int64_t kPanelBytes = 16 * 1024;
+// Panels of a task that repay copying a block of a for them.
+constexpr int64_t kManyPanels = 4;
 
 template <class C>
 constexpr int64_t kWidth = simd::kProductWidth* simd::Vector<C>::kLanes;
@@ -70,13 +72,17 @@ BlockedProduct<T>::BlockedProduct(int64_t m, int64_t n, int64_t k, bool transpos
       transpose_a_(transpose_a),
       transpose_b_(transpose_b),
       panels_(Parts(n, kWidth<C>)),
-      depth_(std::min(k, kDepth<C>)) {
+      depth_(std::min(k, kDepth<C>)),
+      bands_(m, n, k, ParallelThreads()) {
   row_tasks_ = Parts(m, kRows);
   rows_ = Parts(m, row_tasks_);
   panel_tasks_ = std::min(panels_, Parts(4 * ParallelThreads(), row_tasks_));
   threads_ = std::min<int64_t>(ParallelThreads(), row_tasks_ * panel_tasks_);
   panel_ = row_tasks_ == 1 ? depth_ * kWidth<C> : 0;
-  block_ = transpose_a || kIsSixteenBit<T> ? Aligned(rows_ * depth_) : 0;
+  const bool copies = transpose_a || kIsSixteenBit<T> || panels_ >= kManyPanels * panel_tasks_;
+  // One more cache line, since rows that are a power of two apart would evict each other.
+  row_ = copies ? Aligned(depth_) + 64 / static_cast<int64_t>(sizeof(C)) : k;
+  block_ = copies ? rows_ * row_ : 0;
   sums_ = kIsSixteenBit<T>     ? rows_ * Parts(panels_, panel_tasks_) * kWidth<C>
           : n % kWidth<C> == 0 ? 0
                                : rows_ * kWidth<C>;
@@ -85,6 +91,7 @@ BlockedProduct<T>::BlockedProduct(int64_t m, int64_t n, int64_t k, bool transpos
 // The panels of b, or a block of one for each thread; then for each thread what packed_workspace_elements() has.
 template <class T>
 int64_t BlockedProduct<T>::workspace_elements() const {
+  if (SumsRows()) return bands_.count() * bands_.elements();
   return (panel_ > 0 ? threads_ * panel_ : packed_elements()) + packed_workspace_elements();
 }
 
@@ -116,20 +123,19 @@ void BlockedProduct<T>::PackPanel(const T* b, int64_t panel, int64_t p, int64_t 
   for (int64_t i = 0; i < depth; ++i) Load(from + i * n_, columns, to + i * kWidth<C>);
 }
 
-// A block of op(a): a itself, whose rows are k_ apart, or a copy in `packed`, whose rows are depth_ apart.
+// A block of op(a): a itself or a copy in `packed`. Its rows are row_ apart.
 template <class T>
 auto BlockedProduct<T>::PackBlock(const T* a, int64_t row, int64_t rows, int64_t p, int64_t depth, C* packed) const
     -> const C* {
   if (transpose_a_) {
-    CopyTransposed(a + p * m_ + row, m_, depth, rows, packed, depth_);
+    CopyTransposed(a + p * m_ + row, m_, depth, rows, packed, row_);
     return packed;
   }
-  if constexpr (kIsSixteenBit<T>) {
-    for (int64_t i = 0; i < rows; ++i) Load(a + (row + i) * k_ + p, depth, packed + i * depth_);
-    return packed;
-  } else {
-    return a + row * k_ + p;
+  if constexpr (!kIsSixteenBit<T>) {
+    if (block_ == 0) return a + row * k_ + p;
   }
+  for (int64_t i = 0; i < rows; ++i) Load(a + (row + i) * k_ + p, depth, packed + i * row_);
+  return packed;
 }
 
 template <class T>
@@ -151,7 +157,7 @@ void BlockedProduct<T>::RunTask(int64_t task, const T* a, const T* b, const C* p
       simd::Product product{.m = rows,
                             .k = depth,
                             .vectors = Parts(std::min(kWidth<C>, n_ - first), kLanes),
-                            .a_row = block_ > 0 ? depth_ : k_,
+                            .a_row = row_,
                             .b_row = kWidth<C>,
                             .b_vector = kLanes,
                             .c_row = sums_row,
@@ -183,6 +189,7 @@ void BlockedProduct<T>::RunTask(int64_t task, const T* a, const T* b, const C* p
 
 template <class T>
 void BlockedProduct<T>::Run(const T* a, const T* b, const T* bias, T* c, C* workspace) const {
+  if (SumsRows()) return RunRows(a, b, bias, c, workspace);
   if (panel_ > 0) return RunTasks(a, b, nullptr, bias, c, workspace);
   Pack(b, workspace);
   RunPacked(a, workspace, bias, c, workspace + packed_elements());
@@ -200,6 +207,38 @@ void BlockedProduct<T>::Pack(const T* b, C* packed) const {
       }
     }
   });
+}
+
+template <class T>
+bool BlockedProduct<T>::SumsRows() const {
+  return !kIsSixteenBit<T> && transpose_a_ && !transpose_b_;
+}
+
+template <class T>
+void BlockedProduct<T>::RunRows(const T* a, const T* b, const T* bias, T* c, C* workspace) const {
+  if constexpr (!kIsSixteenBit<T>) {
+    const double cost = static_cast<double>(m_ * n_) * static_cast<double>(k_) / simd::Vector<C>::kLanes;
+    ParallelFor(bands_.count(), cost / static_cast<double>(bands_.count()), [=, this](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const auto band = bands_.At(i);
+        simd::OuterProducts<C> products = bands_.Products(band, workspace + i * bands_.elements());
+        C* const to = c + band.row * n_ + band.column;
+        for (int64_t row = 0; row < band.rows; ++row) {
+          if (bias == nullptr) {
+            std::fill_n(to + row * n_, band.columns, C(0));
+          } else {
+            std::copy_n(bias + band.column, band.columns, to + row * n_);
+          }
+        }
+        for (int64_t p = 0; p < k_; p += bands_.rows()) {
+          for (int64_t row = p; row < std::min(p + bands_.rows(), k_); ++row) {
+            products.Add(a + row * m_ + band.row, b + row * n_ + band.column);
+          }
+          products.AddTo(to, n_);
+        }
+      }
+    });
+  }
 }
 
 template <class T>

@@ -5,6 +5,7 @@
 
 #include "framework/graph/kernel.h"
 #include "ops/common/compute_impl.h"
+#include "ops/simd/outer_products_impl.h"
 
 namespace belfry::ops {
 
@@ -18,7 +19,7 @@ inline constexpr int64_t kSmallProduct = 4096;
 // The bits of c do not depend on the number of threads: each element is summed by one thread, in ascending order over
 // blocks of k. As in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), b is copied
 // into panels that are as wide as a product in registers (simd/product_impl.h), of which a block of k stays in the L1
-// cache.
+// cache, and blocks of a are copied, too, unless few panels read them.
 template <class T>
 class BlockedProduct {
  public:
@@ -42,13 +43,17 @@ class BlockedProduct {
   const C* PackBlock(const T* a, int64_t row, int64_t rows, int64_t p, int64_t depth, C* packed) const;
   void RunTask(int64_t task, const T* a, const T* b, const C* packed, const T* bias, T* c, C* own, C* scratch) const;
   void RunTasks(const T* a, const T* b, const C* packed, const T* bias, T* c, C* workspace) const;
+  // True if c is computed as a sum of outer products of rows of a and b, which a transposed a has as they are.
+  bool SumsRows() const;
+  void RunRows(const T* a, const T* b, const T* bias, T* c, C* workspace) const;
 
   int64_t m_, n_, k_;
   bool transpose_a_, transpose_b_;
   int64_t rows_, panels_;            // rows of a task, panels of b
   int64_t row_tasks_, panel_tasks_;  // tasks are a grid of these
   int64_t threads_;
-  int64_t depth_;                 // of a block of k
+  int64_t depth_, row_;  // of a block of k, and from one row of a copied block of a to the next
+  simd::OuterProductBands<C> bands_;
   int64_t panel_, block_, sums_;  // elements of workspace for each thread; panel_ is 0 if all of b is packed first
 };
 

@@ -8,7 +8,7 @@ namespace belfry::ops::simd {
 namespace {
 
 // Registers for sums, in all. Products that are wider than kProductWidth have few rows.
-constexpr int kSums = kRegisterBytes == 64 ? 24 : 12;
+constexpr int kSums = kProductRows * kProductWidth;
 constexpr int MaxRows(int vectors) { return vectors > kProductWidth ? kFewRows : std::min(kSums / vectors, 12); }
 
 // Rows of b by which products of few rows prefetch it: they take as long as b takes to come from a far cache.

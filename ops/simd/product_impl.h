@@ -20,6 +20,8 @@ struct Product {
 };
 // The registers of a row that are computed together: panels of b of this width are read without gaps.
 inline constexpr int kProductWidth = kRegisterBytes == 64 ? 4 : 2;
+// The rows of a that are multiplied with them together, so that their sums fill the registers.
+inline constexpr int kProductRows = 6;
 // Products of up to kFewRows rows compute kWideProduct together: the sums of fewer would wait for each other.
 inline constexpr int kFewRows = 2, kWideProduct = 4;
 

@@ -100,12 +100,17 @@ bool IsBest(const onednn::Conv2DShape& s, Pass pass) {
   return Cost(p, s.r) < DirectCost(p, s, pass);
 }
 
+int64_t TransformedFilterBytes(const onednn::Conv2DShape& s) {
+  const int64_t n = kTile + s.r - 1;
+  return n * n * s.c * s.k * int64_t{sizeof(float)};
+}
+
 template <class T>
 Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass) : shape_(shape), threads_(ParallelThreads()) {
   BELFRY_CHECK(Computes(shape, pass) && shape.dtype == kDTypeOf<T>);
   const int64_t n = kTile + shape.r - 1;
   const int64_t tile_bytes = n * n * (RoundUp(shape.c, kLanes) + RoundUp(shape.k, kLanes)) * int64_t{sizeof(float)};
-  const int64_t filter_bytes = n * n * shape.c * shape.k * int64_t{sizeof(float)};
+  const int64_t filter_bytes = TransformedFilterBytes(shape);
   const bool gradient = pass == Pass::kBackwardWeights;
   const int64_t least = gradient ? kMinGradientBlock : kMinBlock;
   const int64_t tiles = MakeProblem(shape, pass, 1, 1).tiles();

@@ -19,12 +19,12 @@
 namespace belfry::ops {
 namespace {
 
-struct Sizes {
+struct RecurrentSizes {
   int64_t n, t, h;
 };
 // Units that threads share, with a last block that is not whole: one sequence, two, and more than are few. Then
 // sequences that they share, and more units than sums are kept of at once.
-const std::vector<Sizes> kSizes = {{1, 3, 259}, {2, 2, 205}, {3, 3, 150}, {9, 2, 20}, {50, 2, 180}};
+const std::vector<RecurrentSizes> kRecurrentSizes = {{1, 3, 259}, {2, 2, 205}, {3, 3, 150}, {9, 2, 20}, {50, 2, 180}};
 
 Output Sines(const Scope& scope, DType dtype, const Shape& shape, double step, double scale = 1) {
   Tensor x(DType::kFloat64, shape);
@@ -37,11 +37,11 @@ struct Layer {
   Graph graph{BuiltinOps()};
   Scope scope{graph};
   DType dtype;
-  Sizes sizes;
+  RecurrentSizes sizes;
   bool gru;
   Output x, weights, recurrent_weights, biases, hidden, cell;
 
-  Layer(DType dtype, const Sizes& sizes, bool gru) : dtype(dtype), sizes(sizes), gru(gru) {
+  Layer(DType dtype, const RecurrentSizes& sizes, bool gru) : dtype(dtype), sizes(sizes), gru(gru) {
     const int64_t columns = (gru ? 3 : 4) * sizes.h;
     x = Sines(scope, dtype, {sizes.n, sizes.t, 5}, 0.9);
     weights = Sines(scope, dtype, {5, columns}, 1.3);
@@ -113,7 +113,7 @@ std::string Text(const Layer& layer) {
 TEST(RecurrentDivision, ValuesAndGradientsAreThoseOfSmallOps) {
   const ScopedParallelThreads scoped(4);
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
-    for (const Sizes& sizes : kSizes) {
+    for (const RecurrentSizes& sizes : kRecurrentSizes) {
       for (const bool gru : {false, true}) {
         const Layer layer(dtype, sizes, gru);
         const std::vector<Tensor> values = layer.ValuesAndGradients(layer.Op());
@@ -136,7 +136,7 @@ TEST(RecurrentDivision, ValuesAndGradientsAreThoseOfSmallOps) {
 
 TEST(RecurrentDivision, TheNumberOfThreadsDoesNotChangeBits) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
-    for (const Sizes& sizes : kSizes) {
+    for (const RecurrentSizes& sizes : kRecurrentSizes) {
       for (const bool gru : {false, true}) {
         const Layer layer(dtype, sizes, gru);
         // Lengths from 0 to T, in mixed order.

@@ -1,0 +1,81 @@
+#include "ops/convolution/conv2d_direct_impl.h"
+
+#include <algorithm>
+
+#include "ops/convolution/direct_impl.h"
+#include "ops/convolution/pointwise_impl.h"
+#include "ops/onednn/primitive_kernel_impl.h"
+#include "ops/simd/vector_impl.h"
+#include "ops/winograd/winograd_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+// Channels from which products are faster than oneDNN's kernels. Those, measured with AVX2, are as fast for filters of
+// 1 x 1 with few channels on one side.
+constexpr int64_t kManyChannels = 16, kManyPointwiseChannels = 128;
+// Size of the sums of Winograd's gradient above which it is slower, since they leave the caches.
+constexpr int64_t kMaxWinogradBytes = int64_t{3} << 20;
+
+using onednn::Conv2DShape;
+using winograd::Pass;
+
+bool Serves(const Conv2DShape& s) {
+  return s.dtype == DType::kFloat32 && s.groups == 1 && !onednn::ProductsRepeat(s.dtype) &&
+         std::min(s.c, s.k) >= kManyChannels;
+}
+bool ServesForward(const Conv2DShape& s) { return Serves(s) && s.k % simd::Vector<float>::kLanes == 0; }
+bool ServesBackpropFilter(const Conv2DShape& s) {
+  const bool pointwise = s.r * s.s == 1 && std::max(s.stride_h, s.stride_w) == 1;
+  return Serves(s) && (!pointwise || std::min(s.c, s.k) >= kManyPointwiseChannels);
+}
+
+}  // namespace
+
+bool ForwardIsDirect(const Conv2DShape& s) {
+  return ServesForward(s) && !winograd::IsBest(s, Pass::kForward) && !ForwardIsProduct(s);
+}
+
+bool BackpropFilterIsDirect(const Conv2DShape& s) {
+  return ServesBackpropFilter(s) &&
+         !(winograd::IsBest(s, Pass::kBackwardWeights) && winograd::TransformedFilterBytes(s) <= kMaxWinogradBytes);
+}
+
+std::optional<Kernel> MakeDirectForward(const KernelSpec& spec, const Conv2DShape& shape, bool relu) {
+  if (!HasElements(spec) || !ServesForward(shape)) return std::nullopt;
+  const DirectForward convolution(shape);
+  const auto pack = [&](const void* filter, void* packed) {
+    convolution.Pack(static_cast<const float*>(filter), static_cast<float*>(packed));
+    return true;
+  };
+  const auto filter_bytes = static_cast<size_t>(convolution.filter_floats()) * sizeof(float);
+  const auto* const ready = static_cast<const float*>(spec.Prepared(1, filter_bytes, pack));
+  const bool bias = spec.inputs.size() > 2;
+  const auto workspace = static_cast<size_t>(convolution.workspace_floats()) * sizeof(float);
+  return Kernel{[convolution, bias, relu, ready](const KernelContext& context) {
+                  float* copies = static_cast<float*>(context.workspace);
+                  const float* filter = ready;
+                  if (filter == nullptr) {
+                    convolution.Pack(context.input<float>(1), copies);
+                    filter = copies;
+                    copies += convolution.filter_floats();
+                  }
+                  convolution.Run(context.input<float>(0), filter, bias ? context.input<float>(2) : nullptr, relu,
+                                  context.output<float>(0), copies);
+                  return absl::OkStatus();
+                },
+                workspace + (ready == nullptr ? filter_bytes : 0)};
+}
+
+std::optional<Kernel> MakeDirectBackpropFilter(const KernelSpec& spec, const Conv2DShape& shape) {
+  if (!HasElements(spec) || !ServesBackpropFilter(shape)) return std::nullopt;
+  const DirectFilterGradient gradient(shape);
+  return Kernel{[gradient](const KernelContext& context) {
+                  gradient.Run(context.input<float>(0), context.input<float>(2), context.output<float>(0),
+                               static_cast<float*>(context.workspace));
+                  return absl::OkStatus();
+                },
+                static_cast<size_t>(gradient.workspace_floats()) * sizeof(float)};
+}
+
+}  // namespace belfry::ops
