@@ -66,9 +66,10 @@ class World {
   // OK, or the error after which nothing can be exchanged: that of a process that called Fail, or of an exchange. For
   // those who wait for other processes in another way. Thread-safe; costs an atomic load.
   virtual absl::Status Stopped() = 0;
-  // Where each process is, one line each; a process that does not answer within a second is stopped, dead or cut off,
-  // and its line, among the first, says so. If another process has told an error, that follows. For the error of a
-  // process that waits in vain. Thread-safe.
+  // Where each process is, one line each, and for which other one it waits. A process that does not answer within a
+  // second is stopped, dead or cut off, and its line says so. Such lines come first, then those of processes that wait
+  // for no other. If another process has told an error, that follows. For the error of a process that waits in vain.
+  // Thread-safe.
   virtual std::string RollCall() = 0;
   // Tells all processes that this one ends with `status`, unless one of them said so before. Any process may call it at
   // any time. Thread-safe.

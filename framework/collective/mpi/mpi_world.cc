@@ -10,6 +10,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -43,10 +44,23 @@ std::vector<int> UnderWay(const std::vector<Transfers::Transfer>& list) {
   return processes;
 }
 
+// Marks what RollCall prints of a process that waits for another.
+constexpr absl::string_view kWaiting = "waiting for task ";
+
 // The processes from which something is missing; if none, those that have not taken what was sent to them.
 std::vector<int> Awaited(const Transfers& transfers) {
   const std::vector<int> processes = UnderWay(transfers.receives);
   return processes.empty() ? UnderWay(transfers.sends) : processes;
+}
+
+// The first of them. Does not allocate.
+int FirstAwaited(const Transfers& transfers) {
+  for (const auto* const list : {&transfers.receives, &transfers.sends}) {
+    for (const auto& transfer : *list) {
+      if (transfer.request >= 0) return transfer.process;
+    }
+  }
+  return -1;
 }
 
 // A wait tries again at once for a moment, and then naps, longer once it is long: a blocking call of MPI would keep the
@@ -128,6 +142,7 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
     ASSIGN_OR_RETURN(const bool received, Advance(transfers.receives, receives));
     ASSIGN_OR_RETURN(const bool sent, Advance(transfers.sends, sends));
     if (received || sent) continue;
+    awaited_.store(FirstAwaited(transfers), std::memory_order_relaxed);
     RETURN_IF_ERROR(Stopped());
     if (cancelled != nullptr && cancelled()) return absl::CancelledError("the exchange was cancelled");
     if (waiter.Wait()) {
@@ -145,6 +160,7 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
                                                         : "no answer before the deadline from ",
                                                     Names(Awaited(transfers)), kReasons));
   }
+  awaited_.store(-1, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
@@ -241,19 +257,27 @@ std::string MpiWorld::RollCall() {
   // Those who are told of an error end, and no longer answer.
   const char* const missing = told.empty() ? "says nothing: stopped, dead, or cut off"
                                            : "does not answer; it may have ended after the error of another task";
-  std::vector<std::string> lines, answers;
+  // Others are given only the beginning.
+  std::vector<std::string> lines, busy, waiting;
   for (int r = 0; r < size(); ++r) {
     const bool silent = positions[r].empty();
-    (silent ? lines : answers)
-        .push_back(absl::StrCat("  ", Describe(r, processes_[r]), "  ", silent ? missing : positions[r]));
+    std::vector<std::string>& part = silent ? lines : absl::StrContains(positions[r], kWaiting) ? waiting : busy;
+    part.push_back(absl::StrCat("  ", Describe(r, processes_[r]), "  ", silent ? missing : positions[r]));
   }
-  lines.insert(lines.end(), answers.begin(), answers.end());
+  lines.insert(lines.end(), busy.begin(), busy.end());
+  lines.insert(lines.end(), waiting.begin(), waiting.end());
   if (!told.empty()) lines.push_back(absl::StrCat("The first error was in ", told));
   return absl::StrJoin(lines, "\n");
 }
 
 void MpiWorld::SetPosition(std::function<std::string()> position) {
-  if (watcher_ != nullptr) watcher_->SetPosition(std::move(position));
+  if (watcher_ == nullptr) return;
+  watcher_->SetPosition([this, position = std::move(position)] {
+    std::string text = position == nullptr ? "" : position();
+    const int awaited = awaited_.load(std::memory_order_relaxed);
+    if (awaited >= 0) absl::StrAppend(&text, text.empty() ? "" : ", ", kWaiting, awaited);
+    return text;
+  });
 }
 
 void MpiWorld::Fail(const absl::Status& status) {
@@ -321,6 +345,7 @@ absl::Status MpiWorld::Connect(const Launch& launch, absl::string_view build, ab
                      }
                      Stop(absl::CancelledError(text));
                    }));
+  SetPosition(nullptr);
   return absl::OkStatus();
 }
 

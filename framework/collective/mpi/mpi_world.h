@@ -79,6 +79,8 @@ class MpiWorld final : public World {
   std::vector<WorldProcess> processes_;
   std::atomic<int> next_tag_{MpiWatcher::kTag + 1};
   std::atomic<int64_t> waited_{0};  // in ns
+  // The process for which an exchange waits, or waited in vain; -1: none. Of several exchanges, that which looked last.
+  std::atomic<int> awaited_{-1};
   std::atomic<bool> stopped_{false};
   bool left_mpi_ ABSL_GUARDED_BY(mpi_mutex_) = false;
   Mutex mutex_;
