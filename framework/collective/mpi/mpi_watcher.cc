@@ -83,31 +83,34 @@ absl::Status MpiWatcher::Poll() {
       Take(r, incoming_[r].note);
       RETURN_IF_ERROR(Post(r));
     }
-    for (auto& note : outgoing_) {
-      ASSIGN_OR_RETURN(const bool sent, test(note->request));
-      if (sent) note.reset();
+    for (Outgoing& outgoing : outgoing_) {
+      ASSIGN_OR_RETURN(const bool sent, test(outgoing.request));
+      if (sent) outgoing.note.reset();
     }
-    outgoing_.erase(std::remove(outgoing_.begin(), outgoing_.end(), nullptr), outgoing_.end());
+    std::erase_if(outgoing_, [](const Outgoing& outgoing) { return outgoing.note == nullptr; });
     return absl::OkStatus();
   };
   if (error_.ok()) error_ = poll();
   return error_;
 }
 
-void MpiWatcher::Send(int to, Kind kind, const std::string& text) {
+std::shared_ptr<const MpiWatcher::Note> MpiWatcher::MakeNote(Kind kind, const std::string& text) {
+  auto note = std::make_shared<Note>();
+  note->fill(0);
+  (*note)[0] = kind;
+  text.copy(note->data() + 1, note->size() - 2);
+  return note;
+}
+
+void MpiWatcher::Send(int to, std::shared_ptr<const Note> note) {
   if (!error_.ok()) return;
-  auto outgoing = std::make_unique<Outgoing>();
-  outgoing->note.fill(0);
-  outgoing->note[0] = kind;
-  text.copy(outgoing->note.data() + 1, outgoing->note.size() - 2);
   const MutexLock lock(mpi_mutex_);
-  const absl::StatusOr<MpiApi::Request> request = mpi_.Send(to, kTag, outgoing->note);
+  const absl::StatusOr<MpiApi::Request> request = mpi_.Send(to, kTag, *note);
   if (!request.ok()) {
     error_ = request.status();
     return;
   }
-  outgoing->request = *request;
-  outgoing_.push_back(std::move(outgoing));
+  outgoing_.push_back({.note = std::move(note), .request = *request});
 }
 
 void MpiWatcher::Take(int from, const Note& note) {
@@ -121,7 +124,7 @@ void MpiWatcher::Take(int from, const Note& note) {
       on_failure_(text);
       return;
     }
-    case kWhere: Send(from, kHere, Position()); return;
+    case kWhere: Send(from, MakeNote(kHere, Position())); return;
     case kHere: {
       const MutexLock lock(mutex_);
       answers_[from] = text;
@@ -162,9 +165,10 @@ void MpiWatcher::Tell(const std::string& text) {
     if (std::exchange(told_, true)) return;
   }
   {
+    const auto note = MakeNote(kFailed, text);
     const MutexLock lock(poll_mutex_);
     for (int r = 0; r < size_; ++r) {
-      if (Listens(r)) Send(r, kFailed, text);
+      if (Listens(r)) Send(r, note);
     }
   }
   PollUntil(SteadyNow() + kPatience, [this] {
@@ -175,11 +179,12 @@ void MpiWatcher::Tell(const std::string& text) {
 
 std::vector<std::string> MpiWatcher::RollCall() {
   {
+    const auto note = MakeNote(kWhere, "");
     const MutexLock poll(poll_mutex_);
     const MutexLock lock(mutex_);
     for (int r = 0; r < size_; ++r) {
       answers_[r] = Listens(r) ? "" : "has come to the end";
-      if (Listens(r)) Send(r, kWhere, "");
+      if (Listens(r)) Send(r, note);
     }
   }
   const std::string own = Position();
@@ -207,10 +212,11 @@ absl::Status MpiWatcher::GiveReceivesUp() {
 
 absl::StatusOr<std::vector<int>> MpiWatcher::Leave(absl::Time deadline) {
   {
+    const auto note = MakeNote(kLeave, "");
     const MutexLock lock(poll_mutex_);
     leaving_ = true;
     for (int r = 0; r < size_; ++r) {
-      if (r != rank_) Send(r, kLeave, "");
+      if (r != rank_) Send(r, note);
     }
   }
   std::vector<int> missing;

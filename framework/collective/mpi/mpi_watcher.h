@@ -58,7 +58,7 @@ class MpiWatcher {
     bool left = false;             // has said farewell
   };
   struct Outgoing {
-    Note note;
+    std::shared_ptr<const Note> note;  // may go to all processes
     MpiApi::Request request = -1;
   };
 
@@ -66,7 +66,8 @@ class MpiWatcher {
   void Work();
   absl::Status Poll();
   absl::Status Post(int from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
-  void Send(int to, Kind kind, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
+  static std::shared_ptr<const Note> MakeNote(Kind kind, const std::string& text);
+  void Send(int to, std::shared_ptr<const Note> note) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
   void Take(int from, const Note& note) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
   // True for another process that still takes notes: each does until all have said farewell.
   bool Listens(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_) {
@@ -83,7 +84,7 @@ class MpiWatcher {
   const int rank_, size_;
   Mutex poll_mutex_;                                             // held while notes are taken or sent
   std::vector<Incoming> incoming_ ABSL_GUARDED_BY(poll_mutex_);  // by rank
-  std::vector<std::unique_ptr<Outgoing>> outgoing_ ABSL_GUARDED_BY(poll_mutex_);
+  std::vector<Outgoing> outgoing_ ABSL_GUARDED_BY(poll_mutex_);
   absl::Status error_ ABSL_GUARDED_BY(poll_mutex_);    // of MPI; no more notes then
   bool leaving_ ABSL_GUARDED_BY(poll_mutex_) = false;  // this process has said farewell,
   bool left_ ABSL_GUARDED_BY(poll_mutex_) = false;     // and so have all others
