@@ -138,6 +138,8 @@ void AddSumsOnHost(const CollectiveSpec& spec, absl::Span<const void* const> sum
 // The bytes of an accumulator.
 size_t AccumulatorSize(DType dtype);
 
+// InvalidArgument if the weights of a mean, which add up to `total`, are all zero.
+absl::Status CheckTotalWeight(const CollectiveSpec& spec, double total);
 // InvalidArgument unless the dtype can be reduced as spec.kind says.
 absl::Status CheckDType(const CollectiveSpec& spec);
 

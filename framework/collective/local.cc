@@ -91,10 +91,7 @@ absl::Status Reduce(const CollectiveSpec& spec, const Ranks& ranks, int64_t begi
   const bool mean = spec.averages();
   if (mean) {
     for (const CollectiveRank& rank : ranks.all) total += *rank.weight;
-    if (!(total > 0)) {
-      return absl::InvalidArgumentError(absl::StrCat("collective '", spec.name, "': the towers' weights add up to ",
-                                                     total, "; no tower has an example"));
-    }
+    RETURN_IF_ERROR(CheckTotalWeight(spec, total));
   }
   const A divisor = static_cast<A>(mean ? total : 1.0);
   TreeSum<A> tree;
@@ -253,6 +250,12 @@ class LocalCollective final : public Collective {
 };
 
 }  // namespace
+
+absl::Status CheckTotalWeight(const CollectiveSpec& spec, double total) {
+  if (total > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("collective '", spec.name, "': the towers' weights add up to ", total, "; no tower has an example"));
+}
 
 absl::Status CheckDType(const CollectiveSpec& spec) {
   const bool moves = spec.kind == CollectiveKind::kBroadcast || spec.kind == CollectiveKind::kAllGather;

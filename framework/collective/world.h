@@ -1,6 +1,7 @@
 // Worlds: the processes of one run.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "framework/collective/transfers.h"
 
 namespace belfry {
@@ -55,8 +57,9 @@ class World {
   // The time that this process has spent in exchanges. The process that all others wait for has the least. Thread-safe.
   virtual absl::Duration waited() const = 0;
   // Sends `mine` to all processes, and returns the messages of all, by rank. Errors: those of Exchange. Not
-  // thread-safe.
-  absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view mine, absl::Time deadline);
+  // thread-safe. `directly`: not through a tree of processes, in which an error may name one that waits in turn.
+  absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view mine, absl::Time deadline,
+                                                     bool directly = false);
   // Returns task 0's `mine` in all processes. Errors: likewise. Not thread-safe.
   absl::StatusOr<std::string> Broadcast(absl::string_view mine, absl::Time deadline);
 
@@ -81,6 +84,11 @@ class World {
 
   // A world of this process alone.
   static std::unique_ptr<World> Alone();
+
+ private:
+  // Fills `all`, in which the block of process r begins at begins[r], from each process's own block.
+  absl::Status AllGatherBlocks(absl::Span<char> all, absl::Span<const uint64_t> begins, absl::Time deadline,
+                               bool directly);
 };
 
 }  // namespace belfry

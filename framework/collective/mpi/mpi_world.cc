@@ -164,7 +164,7 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
   return absl::OkStatus();
 }
 
-// Once for an exchange, in one process: task 0, or task 1 if that waits for task 0.
+// Once for an exchange, in one process: task 0, or task 1 if that waits for task 0. (Through a tree, in both.)
 void MpiWorld::Warn(const Transfers& transfers, absl::Duration waited) {
   if (rank_ != (absl::c_linear_search(Awaited(transfers), 0) ? 1 : 0)) return;
   spdlog::warn("{} has been waiting for {} for {}; the tasks:\n{}", Describe(rank_, processes_[rank_]),
@@ -316,9 +316,10 @@ absl::Status MpiWorld::Connect(const Launch& launch, absl::string_view build, ab
                      "; use the mpirun of the same library, or srun --mpi=pmix (Open MPI) or "
                      "--mpi=pmi2 (MPICH)"));
   }
+  // Directly, since nobody can call the roll yet.
   const auto texts = AllGather(
       absl::StrJoin({std::string(build), HostName(), absl::StrCat(getpid()), absl::StrCat(local_rank_)}, "\n"),
-      deadline);
+      deadline, /*directly=*/true);
   if (!texts.ok()) {
     return absl::Status(texts.status().code(), absl::StrCat("Cannot connect the processes started by ", launch.launcher,
                                                             ": ", texts.status().message()));

@@ -118,19 +118,21 @@ class ProcessTowers {
 struct LayoutOptions {
   Ranks ranks;
   WorldSum sum = WorldSum::kTowers;
+  WorldRoute route = WorldRoute::kFaster;
   uint32_t runs = 3;  // each on the result of the one before
   bool gpus = false;
 };
 
-// Runs the collective in every process of a layout, each with a device for two towers.
+// Runs the collective in every process of a layout, each with a device for two towers. Returns their results.
 template <class T>
-absl::Status RunLayout(const Layout& layout, CollectiveKind kind, HostTowers<T>& towers,
-                       const LayoutOptions& options = {}) {
-  const auto results = RunRanks(static_cast<int>(layout.size()), options.ranks, [&](World& world) -> absl::Status {
+std::vector<absl::Status> RunProcesses(const Layout& layout, CollectiveKind kind, HostTowers<T>& towers,
+                                       const LayoutOptions& options = {}) {
+  return RunRanks(static_cast<int>(layout.size()), options.ranks, [&](World& world) -> absl::Status {
     const int count = layout[world.rank()];
     ASSIGN_OR_RETURN(const TowersOfWorld numbers, TowersOfWorld::Gather(world, count, In(absl::Seconds(60))));
     ProcessTowers<T> process(towers, numbers.first[world.rank()], count, (count + 1) / 2, kind, options.gpus);
-    ASSIGN_OR_RETURN(const auto collective, WorldCollectives(world, numbers, options.sum)(process.spec()));
+    ASSIGN_OR_RETURN(const auto collective,
+                     WorldCollectives(world, numbers, options.sum, options.route)(process.spec()));
     for (uint32_t run = 1; run <= options.runs; ++run) {
       RETURN_IF_ERROR(process.Run(*collective, run, In(absl::Seconds(60))));
     }
@@ -138,7 +140,12 @@ absl::Status RunLayout(const Layout& layout, CollectiveKind kind, HostTowers<T>&
     process.Move(/*in=*/false);
     return world.Close(In(absl::Seconds(60)));
   });
-  for (const absl::Status& status : results) RETURN_IF_ERROR(status);
+}
+// The first error of them.
+template <class T>
+absl::Status RunLayout(const Layout& layout, CollectiveKind kind, HostTowers<T>& towers,
+                       const LayoutOptions& options = {}) {
+  for (const absl::Status& status : RunProcesses(layout, kind, towers, options)) RETURN_IF_ERROR(status);
   return absl::OkStatus();
 }
 
