@@ -22,7 +22,7 @@
 ABSL_FLAG(int64_t, seeds, 2000, "The number of runs, each of a seed of its own");
 ABSL_FLAG(int64_t, seed, -1, "Run this seed alone, and print how each rank ends");
 ABSL_FLAG(int64_t, first_seed, 0, "The first of the seeds");
-ABSL_FLAG(int, ranks, 0, "The number of ranks; 0: 2 to 16, drawn from the seed");
+ABSL_FLAG(int, ranks, 0, "The number of ranks; 0: 2 to 45, drawn from the seed");
 ABSL_FLAG(int, jobs, 0, "Processes that share the seeds; 0: one for each core");
 
 namespace belfry::simulation {
@@ -55,14 +55,55 @@ bool Holds(uint64_t seed, Machine& machine, bool verbose) {
   return false;
 }
 
-// The seeds of one of several jobs; `current` is the one that it is at.
-bool RunShare(int job, int jobs, int64_t& current) {
+// The seeds of one of several jobs, from `current` on, which is the one that it is at.
+bool RunShare(int jobs, int64_t end, int64_t& current) {
   // Processes print what a launcher would show.
   if (std::freopen("/dev/null", "w", stderr) == nullptr) return false;
   Machine machine;
-  const int64_t first = absl::GetFlag(FLAGS_first_seed), end = first + absl::GetFlag(FLAGS_seeds);
   bool all = true;
-  for (current = first + job; current < end; current += jobs) all &= Holds(current, machine, /*verbose=*/false);
+  for (; current < end; current += jobs) all &= Holds(current, machine, /*verbose=*/false);
+  return all;
+}
+
+// Forks a process for RunShare.
+pid_t StartJob(int jobs, int64_t end, int64_t& current) {
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child != 0) return child;
+  const bool all = RunShare(jobs, end, current);
+  std::fflush(stdout);
+  _exit(all ? 0 : 1);
+}
+
+// Runs all seeds in that many processes. One that crashes is followed by another, from the next seed on. True if all
+// hold.
+bool RunAll(int jobs) {
+  // Shared with the jobs.
+  void* const memory = mmap(nullptr, jobs * sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  auto* const current = static_cast<int64_t*>(memory);
+  const int64_t first = absl::GetFlag(FLAGS_first_seed), end = first + absl::GetFlag(FLAGS_seeds);
+  std::vector<pid_t> children;
+  for (int job = 0; job < jobs; ++job) {
+    current[job] = first + job;
+    children.push_back(StartJob(jobs, end, current[job]));
+  }
+  bool all = true;
+  for (int job = 0; job < jobs; ++job) {
+    int status = 0;
+    while (children[job] > 0 && waitpid(children[job], &status, 0) == children[job] && WIFSIGNALED(status)) {
+      all = false;
+      std::printf("FAILED seed %lld: the program crashes\n", static_cast<long long>(current[job]));
+      current[job] += jobs;
+      children[job] = StartJob(jobs, end, current[job]);
+    }
+    all &= status == 0;
+    if (current[job] < end) {
+      std::printf("FAILED: the seeds from %lld on in steps of %d have not run\n", static_cast<long long>(current[job]),
+                  jobs);
+      all = false;
+    }
+  }
   return all;
 }
 
@@ -93,29 +134,7 @@ int Main(size_t arguments) {
   const absl::Time begin = SteadyNow();
   int jobs = absl::GetFlag(FLAGS_jobs);
   if (jobs <= 0) jobs = static_cast<int>(std::thread::hardware_concurrency());
-  std::fflush(stdout);
-  // Shared with the jobs.
-  void* const memory = mmap(nullptr, jobs * sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return 1;
-  auto* const current = static_cast<int64_t*>(memory);
-  std::vector<pid_t> children;
-  for (int job = 0; job < jobs; ++job) {
-    const pid_t child = fork();
-    if (child == 0) {
-      const bool all = RunShare(job, jobs, current[job]);
-      std::fflush(stdout);
-      _exit(all ? 0 : 1);
-    }
-    children.push_back(child);
-  }
-  bool all = true;
-  for (int job = 0; job < jobs; ++job) {
-    int status = 1;
-    all &= children[job] > 0 && waitpid(children[job], &status, 0) == children[job] && status == 0;
-    if (WIFSIGNALED(status)) {
-      std::printf("FAILED seed %lld: the program crashes\n", static_cast<long long>(current[job]));
-    }
-  }
+  const bool all = RunAll(jobs);
   std::printf("%lld seeds in %s: %s\n", static_cast<long long>(absl::GetFlag(FLAGS_seeds)),
               absl::FormatDuration(absl::Trunc(SteadyNow() - begin, absl::Milliseconds(100))).c_str(),
               all ? "all hold" : "some do not hold; --seed=N shows one again");
