@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ namespace belfry::simulation {
 // waited for in vain, or that ended with an error of their own.
 std::vector<int> Blamed(absl::string_view error);
 
+// For which task each task waits, by the roll call of an error.
+std::map<int, int> Awaited(absl::string_view error);
+
 // The outcome of a scenario.
 struct Report {
   std::vector<std::string> problems;
@@ -27,7 +31,8 @@ struct Report {
 // - a rank hangs, or ends later than its deadlines and those of what it does after an error allow;
 // - a rank ends with an error although nothing, or nothing that harms, went wrong; or well although a rank is lost;
 // - a healthy rank blames another one that is healthy, or none;
-// - weights differ from those of an undisturbed run after as many steps.
+// - weights differ from those of an undisturbed run after as many steps;
+// - mutexes are locked in orders that can deadlock.
 Report Simulate(const Scenario& scenario, Machine& machine);
 
 }  // namespace belfry::simulation

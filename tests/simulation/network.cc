@@ -170,18 +170,19 @@ class Endpoint final : public MpiApi {
   void Progress() {
     Network::Inbox& inbox = network_.inboxes_[rank_];
     const Nanoseconds now = scheduler_.now();
-    if (inbox.first > now || now < next_look_) return;
-    inbox.first = kNever;
+    if (scheduler_.arrival(rank_) > now || now < next_look_) return;
+    Nanoseconds first = kNever;
     size_t kept = 0;
     for (Network::Message& message : inbox.messages) {
       if (message.arrival <= now) {
         Take(message);
       } else {
-        inbox.first = std::min(inbox.first, message.arrival);
+        first = std::min(first, message.arrival);
         inbox.messages[kept++] = message;
       }
     }
     inbox.messages.resize(kept);
+    scheduler_.SetArrival(rank_, first);
     // A look at each message takes time, so that it is looked for not at each call.
     next_look_ = now + kLookAtMessage * static_cast<Nanoseconds>(kept);
   }
@@ -305,8 +306,8 @@ void Network::Push(int from, int to, int tag, absl::Span<const char> data, MpiAp
     std::memcpy(place, data.data(), message.stored);
   }
   Inbox& inbox = inboxes_[to];
-  inbox.first = std::min(inbox.first, message.arrival);
   inbox.messages.push_back(message);
+  if (message.arrival < scheduler_.arrival(to)) scheduler_.SetArrival(to, message.arrival);
 }
 
 Nanoseconds Network::Moved(int from, int to, Nanoseconds begin, size_t bytes) const {

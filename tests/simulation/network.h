@@ -50,11 +50,11 @@ class Network {
 
  private:
   friend class Endpoint;
-  // Two fit into a line of the cache: a thousand ranks have millions of them under way.
+  // A thousand ranks have a million of them under way.
   struct Message {
     Nanoseconds arrival;
     union {
-      char small[8];
+      char small[24];
       char* large;
       MpiApi::Request request;  // of the sender, for a message that waits for its receiver
     };
@@ -72,7 +72,6 @@ class Network {
   // The messages that are on their way to a rank. It stays after the rank has closed MPI.
   struct Inbox {
     std::vector<Message> messages;  // in the order in which they were sent
-    Nanoseconds first = kNever;     // arrival
     Endpoint* endpoint = nullptr;   // null: MPI is closed
   };
   // The state of a sending rank.

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "framework/collective/process_tree.h"
 
 namespace belfry::simulation {
 namespace {
 
-// From this many ranks on a run is drawn that can be waited for: a world of P processes exchanges P squared messages.
+// From this many ranks on a run is drawn that can be waited for: a world of P processes sends P squared messages at
+// its start and its end.
 constexpr int kMany = 100;
 
 NetworkOptions DrawNetwork(Random& random) {
@@ -19,6 +21,11 @@ NetworkOptions DrawNetwork(Random& random) {
   if (random.OneIn(4)) network.longest = 1500;
   if (random.OneIn(3)) network.lost_one_in = static_cast<int>(random.Between(10, 300));
   return network;
+}
+
+// Mostly few, and sometimes enough for messages through a tree.
+int DrawRanks(Random& random) {
+  return static_cast<int>(random.OneIn(40) ? random.Between(kFewestInTree, 45) : random.Between(2, 16));
 }
 
 void DrawFault(Scenario& scenario, Random& random) {
@@ -69,7 +76,7 @@ std::string FaultName(Fault fault) {
 Scenario Draw(uint64_t seed, int ranks) {
   Random random(seed);
   random.Next();
-  Scenario scenario{.seed = seed, .ranks = ranks != 0 ? ranks : static_cast<int>(random.Between(2, 16))};
+  Scenario scenario{.seed = seed, .ranks = ranks != 0 ? ranks : DrawRanks(random)};
   scenario.network = DrawNetwork(random);
   scenario.steps = random.Between(3, 12);
   scenario.elements = static_cast<int>(random.OneIn(8) ? random.Between(1, 20'000) : random.Between(1, 40));
@@ -85,10 +92,10 @@ Scenario Draw(uint64_t seed, int ranks) {
     scenario.elements = static_cast<int>(random.Between(1, 16));
     scenario.checkpoint_every = 10;
     scenario.switch_every = 0;
-    // A look at a thousand messages takes the same whether one or all have come.
-    scenario.slack = 500 * kMicrosecond;
+    scenario.laziness = 5 * kMillisecond;
   }
   DrawFault(scenario, random);
+  if (scenario.ranks < kMany && random.OneIn(2)) scenario.route = WorldRoute::kTree;
   return scenario;
 }
 

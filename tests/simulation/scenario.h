@@ -30,6 +30,7 @@ struct Scenario {
   int elements = 5;  // of the model
   int checkpoint_every = 3;
   WorldSum sum = WorldSum::kTowers;
+  WorldRoute route = WorldRoute::kFaster;
   // The patience of ranks with each other: at the start and the end, and in a step.
   Nanoseconds timeout = 500 * kMillisecond, step_timeout = 200 * kMillisecond;
   Nanoseconds computing = 2 * kMillisecond;  // that a step takes, without its averages
@@ -37,6 +38,7 @@ struct Scenario {
   int switch_every = 0;  // of Scheduler
   // Linux ends sleeps up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
   Nanoseconds slack = 50 * kMicrosecond;
+  Nanoseconds laziness = 0;  // of Scheduler
   Fault fault = Fault::kNone;
   int victim = 0;
   int other = 0;            // kCut: the rank that the link leads to
@@ -44,7 +46,7 @@ struct Scenario {
   Nanoseconds lasting = 0;  // kPause, kLate: for so long; kDelay: longer by so much
 };
 
-// `ranks`: 0 for 2 to 16, drawn too.
+// `ranks`: 0 for 2 to 45, drawn too.
 Scenario Draw(uint64_t seed, int ranks);
 std::string ToString(const Scenario& scenario);
 

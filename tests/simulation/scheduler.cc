@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "framework/base/check.h"
@@ -17,9 +18,10 @@ constexpr Nanoseconds kLongestBurial = 3600 * kSecond;
 }  // namespace
 
 constinit thread_local Scheduler* Scheduler::current = nullptr;
+constinit thread_local uint64_t Scheduler::mutexes = 0;
 
-Scheduler::Scheduler(Stacks& stacks, uint64_t seed, int switch_every, Nanoseconds slack)
-    : stacks_(stacks), random_(seed), switch_every_(switch_every), slack_(slack) {
+Scheduler::Scheduler(Stacks& stacks, uint64_t seed, int switch_every, Nanoseconds slack, Nanoseconds laziness)
+    : stacks_(stacks), random_(seed), switch_every_(switch_every), slack_(slack), laziness_(laziness) {
   until_switch_ = switch_every == 0 ? std::numeric_limits<int64_t>::max() : random_.Between(1, 2 * switch_every);
 }
 
@@ -174,6 +176,31 @@ void Scheduler::SleepUntil(Nanoseconds time) {
   Leave();
 }
 
+void Scheduler::Sleep(Nanoseconds time) {
+  Thread& self = *running_;
+  self.earliest = now() + time + slack_;
+  if (laziness_ == 0) return SleepUntil(self.earliest);
+  const Nanoseconds news = self.process->took_in ? 0 : self.process->arrival;
+  self.latest = std::min(self.earliest + laziness_, std::max(self.earliest, news));
+  self.process->took_in = false;
+  std::vector<Thread*>& sleepers = self.process->sleepers;
+  sleepers.push_back(&self);
+  SleepUntil(self.latest);
+  std::erase(sleepers, &self);
+}
+
+void Scheduler::SetArrival(int process, Nanoseconds arrival) {
+  Process& of = *processes_[process];
+  of.took_in |= arrival > of.arrival;
+  of.arrival = arrival;
+  for (Thread* const thread : of.sleepers) {
+    const Nanoseconds end = std::max(thread->earliest, arrival);
+    if (end >= thread->latest) continue;
+    thread->latest = end;
+    Schedule(*thread, end);
+  }
+}
+
 void Scheduler::GiveTurn() {
   until_switch_ = random_.Between(1, 2 * switch_every_);
   SleepUntil(now() + random_.Below(kLongestWait));
@@ -197,25 +224,45 @@ int Scheduler::Join(pthread_t id) {
 int Scheduler::Lock(pthread_mutex_t& mutex) {
   if (--until_switch_ == 0) GiveTurn();
   auto& data = mutex.__data;
-  if (data.__lock != 0) {
-    if (data.__kind == PTHREAD_MUTEX_RECURSIVE_NP && data.__owner == running_->number) {
-      ++data.__count;
-      return 0;
-    }
-    do {
-      data.__lock = 2;
-      Block(&mutex, kNever);
-    } while (data.__lock != 0);
+  if (data.__lock != 0 && data.__kind == PTHREAD_MUTEX_RECURSIVE_NP && data.__owner == running_->number) {
+    ++data.__count;
+    return 0;
   }
-  data.__lock = 1;
-  data.__owner = running_->number;
-  if (!waiting_.empty() && waiting_.contains(&mutex)) data.__lock = 2;
+  // Before it waits, so that the order is known that leads to a deadlock.
+  if (!running_->held.empty()) lock_order_.Add(running_->held, NumberOf(mutex));
+  while (data.__lock != 0) {
+    data.__lock = 2;
+    ++lock_waiters_;
+    Block(&mutex, kNever);
+    --lock_waiters_;
+  }
+  Hold(mutex);
   return 0;
 }
 
+void Scheduler::Hold(pthread_mutex_t& mutex) {
+  auto& data = mutex.__data;
+  data.__lock = 1;
+  data.__owner = running_->number;
+  if (lock_waiters_ > 0 && waiting_.contains(&mutex)) data.__lock = 2;
+  running_->held.push_back(NumberOf(mutex));
+}
+
+// The number is in a word that the C library uses for robust mutexes only, and that a new mutex in the same place has
+// set to 0.
+uint64_t Scheduler::NumberOf(pthread_mutex_t& mutex) {
+  auto& word = mutex.__data.__list.__next;
+  if (word == nullptr) word = reinterpret_cast<__pthread_internal_list*>(++mutexes);
+  return reinterpret_cast<uint64_t>(word);
+}
+
+// It does not wait, so that it adds nothing to the order.
 int Scheduler::TryLock(pthread_mutex_t& mutex) {
-  if (mutex.__data.__lock != 0 && mutex.__data.__owner != running_->number) return EBUSY;
-  return Lock(mutex);
+  if (mutex.__data.__lock == 0) {
+    Hold(mutex);
+    return 0;
+  }
+  return mutex.__data.__owner == running_->number ? Lock(mutex) : EBUSY;
 }
 
 int Scheduler::Unlock(pthread_mutex_t& mutex) {
@@ -224,6 +271,10 @@ int Scheduler::Unlock(pthread_mutex_t& mutex) {
     --data.__count;
     return 0;
   }
+  // Mostly the last one.
+  std::vector<uint64_t>& held = running_->held;
+  const auto found = std::find(held.rbegin(), held.rend(), NumberOf(mutex));
+  if (found != held.rend()) held.erase(std::next(found).base());
   data.__owner = 0;
   if (std::exchange(data.__lock, 0) == 2) Wake(&mutex, /*all=*/false);
   return 0;

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "tests/simulation/fiber.h"
+#include "tests/simulation/lock_order.h"
 #include "tests/simulation/random.h"
 
 namespace belfry::simulation {
@@ -40,8 +41,9 @@ enum class End {
 class Scheduler {
  public:
   // `switch_every`: the mean number of locked mutexes after which a thread loses its turn; 0: never. `slack`: by so
-  // much a sleep is longer than asked for. Borrows `stacks`.
-  Scheduler(Stacks& stacks, uint64_t seed, int switch_every, Nanoseconds slack = 0);
+  // much a sleep is longer than asked for. `laziness`: by so much it may be longer still, if no message arrives in its
+  // process: polls that would find nothing take most of the time of a thousand ranks. Borrows `stacks`.
+  Scheduler(Stacks& stacks, uint64_t seed, int switch_every, Nanoseconds slack = 0, Nanoseconds laziness = 0);
   ~Scheduler();
 
   // A process that calls `main` at that time. Returns its number, from 0.
@@ -63,15 +65,20 @@ class Scheduler {
   bool crashed(int process) const { return processes_[process]->crashed; }
   // The time until which it is stopped; 0: never was.
   Nanoseconds stopped_until(int process) const { return processes_[process]->stopped_until; }
+  // The arrival of the first message that the process has not taken in; kNever: none.
+  Nanoseconds arrival(int process) const { return processes_[process]->arrival; }
+  void SetArrival(int process, Nanoseconds arrival);
   bool doomed() const { return burying_; }
   int64_t switches() const { return switches_; }
+  const LockOrder& lock_order() const { return lock_order_; }
 
   // These are for running threads. `Current` is null outside of Run and Bury.
   static Scheduler* Current() { return current; }
   int process() const { return running_->process->number; }
   Nanoseconds now() const { return running_->process->now; }
   void Spend(Nanoseconds time) { running_->process->now += time; }
-  void Sleep(Nanoseconds time) { SleepUntil(now() + time + slack_); }
+  void Compute(Nanoseconds time) { SleepUntil(now() + time); }
+  void Sleep(Nanoseconds time);
 
   // The functions of pthreads(7), with their results.
   int Create(pthread_t* id, void* (*start)(void*), void* argument);
@@ -93,6 +100,8 @@ class Scheduler {
     uint64_t due = 0;             // the number of the event that wakes it; 0: none
     const void* waits = nullptr;  // for this mutex, condition or thread
     bool done = false;
+    Nanoseconds earliest = 0, latest = 0;  // the end of its sleep
+    std::vector<uint64_t> held{};          // mutexes
   };
   struct Event {
     Nanoseconds time;
@@ -102,10 +111,12 @@ class Scheduler {
   };
   struct Process {
     int number = 0;
-    Nanoseconds now = 0, ended_at = kNever, stopped_until = 0;
+    Nanoseconds now = 0, ended_at = kNever, stopped_until = 0, arrival = kNever;
     bool crashed = false;
+    bool took_in = false;  // a message since a thread went to sleep
     End end = End::kNone;
-    std::vector<Event> put_off{};  // while it is stopped for good or has crashed
+    std::vector<Event> put_off{};     // while it is stopped for good or has crashed
+    std::vector<Thread*> sleepers{};  // that a message wakes
   };
   struct Action {
     Nanoseconds time;
@@ -118,6 +129,9 @@ class Scheduler {
   void Schedule(Thread& thread, Nanoseconds time);
   // Wakes threads that wait for `object`.
   void Wake(const void* object, bool all);
+  // Takes a mutex that is free.
+  void Hold(pthread_mutex_t& mutex);
+  static uint64_t NumberOf(pthread_mutex_t& mutex);
   // Waits until the running thread is woken for `object` or at the time.
   void Block(const void* object, Nanoseconds until);
   void SleepUntil(Nanoseconds time);
@@ -131,19 +145,22 @@ class Scheduler {
   void GiveTurn();
 
   static constinit thread_local Scheduler* current;
+  static constinit thread_local uint64_t mutexes;  // that have a number, in all runs
 
   Stacks& stacks_;
   Random random_;
   const int switch_every_;
-  const Nanoseconds slack_;
+  const Nanoseconds slack_, laziness_;
   int64_t until_switch_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::priority_queue<Action, std::vector<Action>, std::greater<>> actions_;
   std::unordered_map<const void*, std::deque<Thread*>> waiting_;  // never iterated: its order is that of addresses
+  int lock_waiters_ = 0;                                          // threads that wait for a mutex
   uint64_t events_so_far_ = 0;
   int64_t switches_ = 0;
+  LockOrder lock_order_;
   Nanoseconds limit_ = 0;
   bool burying_ = false;
   Thread* running_ = nullptr;

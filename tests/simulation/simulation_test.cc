@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -18,8 +20,10 @@
 namespace belfry::simulation {
 namespace {
 
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::Pair;
 
 class Simulation : public testing::Test {
  protected:
@@ -125,6 +129,59 @@ TEST_F(Simulation, TwoLocksInOppositeOrdersHangForSomeSeeds) {
   EXPECT_LT(hangs, 20);
 }
 
+// Functions of their own, since a report names them.
+__attribute__((noinline)) void LockForward(Mutex& first, Mutex& second) {
+  const MutexLock lock_first(first);
+  const MutexLock lock_second(second);
+}
+__attribute__((noinline)) void LockBackward(Mutex& first, Mutex& second) {
+  const MutexLock lock_second(second);
+  const MutexLock lock_first(first);
+}
+
+std::vector<std::string> LockCycles(Machine& machine, const std::function<void()>& main) {
+  Scheduler scheduler(machine.stacks, /*seed=*/1, /*switch_every=*/0);
+  const int process = scheduler.AddProcess(0, main);
+  scheduler.Run(1000 * kSecond);
+  EXPECT_EQ(scheduler.end(process), End::kReturned);
+  return scheduler.lock_order().Cycles();
+}
+
+// No thread ever waits for a mutex here.
+TEST_F(Simulation, OppositeOrdersOfLocksAreFoundWithoutADeadlock) {
+  const std::vector<std::string> cycles = LockCycles(machine_, [] {
+    Mutex a, b;
+    std::thread(LockForward, std::ref(a), std::ref(b)).join();
+    std::thread(LockBackward, std::ref(a), std::ref(b)).join();
+  });
+  ASSERT_EQ(cycles.size(), 1u);
+  EXPECT_THAT(cycles[0], ContainsRegex("mutex [0-9]+, then [0-9]+ in .*LockBackward.*\n"
+                                       ".*mutex [0-9]+, then [0-9]+ in .*LockForward"));
+}
+
+TEST_F(Simulation, ACycleOfThreeLocksIsFound) {
+  const std::vector<std::string> cycles = LockCycles(machine_, [] {
+    Mutex a, b, c;
+    LockForward(a, b);
+    LockForward(b, c);
+    LockForward(c, a);
+  });
+  ASSERT_EQ(cycles.size(), 1u);
+}
+
+TEST_F(Simulation, OtherMutexesInTheSamePlaceAreNotTheSame) {
+  EXPECT_THAT(LockCycles(machine_,
+                         [] {
+                           std::optional<Mutex> a(std::in_place), b(std::in_place);
+                           LockForward(*a, *b);
+                           a.emplace();
+                           LockBackward(*a, *b);
+                           b.emplace();
+                           LockForward(*a, *b);
+                         }),
+              IsEmpty());
+}
+
 TEST_F(Simulation, AStoppedProcessGoesOnLaterAndACrashedOneNever) {
   Scheduler scheduler(machine_.stacks, /*seed=*/1, /*switch_every=*/0);
   std::vector<std::vector<Nanoseconds>> ticks(2);
@@ -192,6 +249,9 @@ TEST_F(Simulation, AnErrorBlamesThoseThatSayNothing) {
               ElementsAre(3));
   EXPECT_THAT(Blamed("in task 1 (a, pid 1): task 2 (a, pid 3): data_batch_4.bin is too short"), ElementsAre(2));
   EXPECT_THAT(Blamed("another process did not leave"), IsEmpty());
+  EXPECT_THAT(Awaited(absl::StrCat(kList, "\nThe tasks:\n  task 2 (a, pid 3)  step 4\n",
+                                   "  task 12  step 3, waiting for task 1\n  task 3 (a, pid 4)  waiting for task 12")),
+              ElementsAre(Pair(3, 12), Pair(12, 1)));
 }
 
 }  // namespace

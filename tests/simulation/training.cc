@@ -67,7 +67,7 @@ class Program {
     RETURN_IF_ERROR(Start());
     trainers::TaskReports reports(world_, result_.steps);
     for (uint32_t run = 1; result_.steps < scenario_.steps; ++run) {
-      absl::SleepFor(ToDuration(scenario_.computing));
+      scheduler_.Compute(scenario_.computing);
       RETURN_IF_ERROR(Fails());
       ComputeGradient(scenario_, world_.rank(), result_.steps, weights(), absl::MakeSpan(gradient_));
       examples_ = Examples(scenario_, world_.rank(), result_.steps);
@@ -117,7 +117,7 @@ class Program {
         In(scenario_.timeout)));
     ASSIGN_OR_RETURN(const TowersOfWorld towers, TowersOfWorld::Gather(world_, 1, In(scenario_.timeout)));
     ASSIGN_OR_RETURN(stream_, device_.NewStream(StreamKind::kCollective));
-    ASSIGN_OR_RETURN(average_, WorldCollectives(world_, towers, scenario_.sum)(
+    ASSIGN_OR_RETURN(average_, WorldCollectives(world_, towers, scenario_.sum, scenario_.route)(
                                    {.kind = CollectiveKind::kMean,
                                     .name = "gradients",
                                     .dtype = DType::kFloat32,
@@ -178,7 +178,7 @@ Nanoseconds LimitOf(const Scenario& scenario) {
 }
 
 RunResult Train(const Scenario& scenario, bool disturbed, Disk& disk, Machine& machine) {
-  Scheduler scheduler(machine.stacks, scenario.seed + 1, scenario.switch_every, scenario.slack);
+  Scheduler scheduler(machine.stacks, scenario.seed + 1, scenario.switch_every, scenario.slack, scenario.laziness);
   Network network(scheduler, scenario.ranks, scenario.network, scenario.seed + 2);
   std::vector<RankResult> results(scenario.ranks);
   for (int rank = 0; rank < scenario.ranks; ++rank) {
@@ -190,7 +190,10 @@ RunResult Train(const Scenario& scenario, bool disturbed, Disk& disk, Machine& m
   }
   if (disturbed) Disturb(scenario, scheduler, network);
   scheduler.Run(LimitOf(scenario));
-  RunResult result{.ranks = results, .messages = network.messages(), .switches = scheduler.switches()};
+  RunResult result{.ranks = results,
+                   .messages = network.messages(),
+                   .switches = scheduler.switches(),
+                   .lock_cycles = scheduler.lock_order().Cycles()};
   for (int rank = 0; rank < scenario.ranks; ++rank) {
     RankResult& of_rank = result.ranks[rank];
     of_rank.ended = scheduler.end(rank) == End::kReturned;

@@ -34,6 +34,7 @@ struct RankResult {
 struct RunResult {
   std::vector<RankResult> ranks;
   int64_t messages = 0, switches = 0;
+  std::vector<std::string> lock_cycles;  // LockOrder::Cycles
 };
 
 // The devices and stacks that all runs of a program or test share.
