@@ -25,7 +25,8 @@ NetworkOptions DrawNetwork(Random& random) {
 
 // Mostly few, and sometimes enough for messages through a tree.
 int DrawRanks(Random& random) {
-  return static_cast<int>(random.OneIn(40) ? random.Between(kFewestInTree, 45) : random.Between(2, 16));
+  return static_cast<int>(random.OneIn(200) ? random.Between(kFewestInTree, kFewestInTree + 40)
+                                            : random.Between(2, 16));
 }
 
 void DrawFault(Scenario& scenario, Random& random) {

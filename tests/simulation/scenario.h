@@ -46,7 +46,7 @@ struct Scenario {
   Nanoseconds lasting = 0;  // kPause, kLate: for so long; kDelay: longer by so much
 };
 
-// `ranks`: 0 for 2 to 45, drawn too.
+// `ranks`: 0 for 2 to 168, drawn too.
 Scenario Draw(uint64_t seed, int ranks);
 std::string ToString(const Scenario& scenario);
 

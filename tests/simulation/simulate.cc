@@ -22,7 +22,7 @@
 ABSL_FLAG(int64_t, seeds, 2000, "The number of runs, each of a seed of its own");
 ABSL_FLAG(int64_t, seed, -1, "Run this seed alone, and print how each rank ends");
 ABSL_FLAG(int64_t, first_seed, 0, "The first of the seeds");
-ABSL_FLAG(int, ranks, 0, "The number of ranks; 0: 2 to 45, drawn from the seed");
+ABSL_FLAG(int, ranks, 0, "The number of ranks; 0: 2 to 168, drawn from the seed");
 ABSL_FLAG(int, jobs, 0, "Processes that share the seeds; 0: one for each core");
 
 namespace belfry::simulation {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/half.h"
 #include "framework/base/status.h"
+#include "framework/collective/process_tree.h"
 #include "framework/collective/world_messages.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/framework/collective/process_towers.h"
@@ -220,7 +221,8 @@ TEST(WorldCollective, TheTreeIsForManyProcessesAndFewBytes) {
     return IsTreeFaster({.spec = spec, .towers = all, .sum = sum});
   };
   EXPECT_FALSE(is_tree(2, 1, 1, WorldSum::kTowers));
-  EXPECT_FALSE(is_tree(8, 1, 1, WorldSum::kTowers));
+  EXPECT_FALSE(is_tree(kFewestInTree - 1, 1, 1, WorldSum::kTowers));
+  EXPECT_TRUE(is_tree(kFewestInTree, 1, 1, WorldSum::kTowers));
   EXPECT_TRUE(is_tree(1000, 1, 0, WorldSum::kTowers));
   EXPECT_TRUE(is_tree(1000, 1, 2048, WorldSum::kTowers));
   EXPECT_FALSE(is_tree(1000, 1, 2049, WorldSum::kTowers));
@@ -232,15 +234,15 @@ TEST(WorldCollective, TheTreeIsForManyProcessesAndFewBytes) {
 
 // In a world of many processes the tree is chosen, and agrees with one process.
 TEST(WorldCollective, ManyProcessesHaveTheBitsOfOne) {
-  const Layout layout(40, 1);
-  const HostTowers<float> start = Draw<float>(40, 7, /*equal_weights=*/false, TestRandom());
+  const Layout layout(kFewestInTree, 1);
+  const HostTowers<float> start = Draw<float>(kFewestInTree, 7, /*equal_weights=*/false, TestRandom());
   HostTowers<float> expected = start, actual = start;
-  ProcessTowers<float> alone(expected, 0, 40, 1, CollectiveKind::kMean);
+  ProcessTowers<float> alone(expected, 0, kFewestInTree, 1, CollectiveKind::kMean);
   ASSERT_TRUE(alone.Run(**MakeLocalCollective(alone.spec()), 1, absl::InfiniteFuture()).ok());
   alone.Move(/*in=*/false);
   const absl::Status status = RunLayout(layout, CollectiveKind::kMean, actual, {.runs = 1});
   ASSERT_TRUE(status.ok()) << status;
-  for (int t = 0; t < 40; ++t) EXPECT_TRUE(SameBits(expected.data[t], actual.data[t])) << "tower " << t;
+  for (int t = 0; t < kFewestInTree; ++t) EXPECT_TRUE(SameBits(expected.data[t], actual.data[t])) << "tower " << t;
 }
 
 TEST(WorldCollective, AProcessThatDoesNotComeIsNamed) {
