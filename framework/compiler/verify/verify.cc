@@ -9,9 +9,11 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "framework/base/alignment.h"
 #include "framework/base/status.h"
+#include "framework/compiler/verify/collectives_impl.h"
 #include "framework/compiler/verify/history_impl.h"
+#include "framework/compiler/verify/origins_impl.h"
+#include "framework/compiler/verify/places_impl.h"
 #include "framework/compiler/verify/versions_impl.h"
 
 namespace belfry {
@@ -20,13 +22,14 @@ namespace {
 using verify::Content;
 using verify::History;
 using verify::Moment;
+using verify::Place;
 using verify::Range;
 using verify::Segment;
 using verify::Source;
 using verify::SourceOf;
+using verify::Space;
+using verify::Wrong;
 using Kind = Instruction::Kind;
-
-absl::Status Wrong(absl::string_view text) { return absl::InternalError(absl::StrCat("The plan is wrong: ", text)); }
 
 // Follows the plan in one of the orders in which it may run, and keeps for each stream how far it is known to be behind
 // the others (a vector clock: Mattern, "Virtual time and global states of distributed systems", 1989). If no two
@@ -39,7 +42,13 @@ class Verifier {
 
   absl::StatusOr<PlanCertificate> Run() {
     RETURN_IF_ERROR(CheckSizes());
-    RETURN_IF_ERROR(CheckCollectives());
+    const std::vector<verify::GraphRanks> ranks = verify::RanksOfGraph(program_);
+    ASSIGN_OR_RETURN(const verify::CollectiveFacts collectives, verify::CheckCollectives(plan_, ranks));
+    certificate_.collectives = collectives.collectives;
+    certificate_.ranks = collectives.ranks;
+    local_ = collectives.nodes;
+    arrived_.resize(local_.size());
+    ASSIGN_OR_RETURN(certificate_.averaged, verify::CheckOrigins(program_, ranks));
     RETURN_IF_ERROR(CheckVariables());
     WriteFeeds();
     RETURN_IF_ERROR(Follow());
@@ -48,20 +57,8 @@ class Verifier {
   }
 
  private:
-  // A memory: the arena of a device, or a variable.
-  using Space = std::pair<int, int>;  // {device, -1} or {-1, node}
-  struct Place {
-    Space space{-1, -1};
-    Range range;
-    bool known() const { return space != Space{-1, -1}; }
-  };
-
-  absl::Status Flaw(int node, const std::string& text) const {
-    return Wrong(absl::StrCat(Describe(nodes_[node]), " ", text));
-  }
+  absl::Status Flaw(int node, const std::string& text) const { return verify::Flaw(nodes_[node], text); }
   absl::Status CheckSizes() const;
-  absl::Status CheckCollectives();
-  absl::Status CheckRanks(int node) const;
   absl::Status CheckVariables() const;
   void WriteFeeds();
   absl::Status Follow();
@@ -70,13 +67,14 @@ class Verifier {
   absl::Status CheckOverlaps(int node) const;
   absl::Status Read(int node, Value value, bool fetch, Moment moment);
   absl::Status CheckVersion(int node, Value value, bool fetch);
+  absl::Status CheckOverwritten(int node, Value value);
   absl::Status CheckContent(int node, Value value);
   absl::Status Write(int node, const Place& place, Content content, Moment moment);
   absl::Status CheckFetches();
 
   size_t Bytes(Value value) const { return program_.spec(value).bytes(); }
-  Place PlaceOf(Value value) const;
-  Place WorkspaceOf(int node) const;
+  Place PlaceOf(Value value) const { return verify::PlaceOf(plan_, value); }
+  Place WorkspaceOf(int node) const { return verify::WorkspaceOf(plan_, node); }
   absl::Status CheckWithin(int node, const Place& place) const;
   bool Before(Moment earlier, Moment later) const {
     return earlier.stream < 0 || earlier.stream == later.stream ||
@@ -95,20 +93,6 @@ class Verifier {
   std::vector<std::set<int>> arrived_;      // by collective: nodes that have reached it
   std::vector<int> local_;                  // by collective: its nodes in this plan
 };
-
-Verifier::Place Verifier::PlaceOf(Value value) const {
-  const Storage& storage = plan_.memory.outputs[value.node][value.index];
-  const Range range{storage.offset, storage.offset + Bytes(value)};
-  if (storage.kind == Storage::Kind::kArena) return {{nodes_[storage.node].device, -1}, range};
-  if (storage.kind == Storage::Kind::kVariable) return {{-1, storage.node}, range};
-  return {};
-}
-
-Verifier::Place Verifier::WorkspaceOf(int node) const {
-  if (plan_.workspace_bytes[node] == 0) return {};
-  const size_t begin = plan_.memory.workspace_offset[node];
-  return {{nodes_[node].device, -1}, {begin, begin + plan_.workspace_bytes[node]}};
-}
 
 absl::Status Verifier::CheckWithin(int node, const Place& place) const {
   if (!place.known()) return absl::OkStatus();
@@ -133,65 +117,6 @@ absl::Status Verifier::CheckSizes() const {
     for (int k = 0; k < static_cast<int>(nodes_[i].outputs.size()); ++k)
       RETURN_IF_ERROR(CheckWithin(i, PlaceOf({i, k})));
   }
-  return absl::OkStatus();
-}
-
-// The inputs of a collective are, rank by rank, a weight and the values; the outputs are the values. The values of a
-// rank are one range of memory, each aligned.
-absl::Status Verifier::CheckRanks(int node) const {
-  const ProgramNode& collective = nodes_[node];
-  const size_t ranks = collective.ranks.size();
-  if (ranks == 0 || collective.outputs.size() % ranks != 0 ||
-      collective.inputs.size() != collective.outputs.size() + ranks) {
-    return Flaw(node, "has inputs and outputs that its ranks do not share");
-  }
-  const size_t values = collective.outputs.size() / ranks;
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    Place last;
-    for (size_t k = 0; k < values; ++k) {
-      const int output = static_cast<int>(rank * values + k);
-      const Place from = PlaceOf(collective.inputs[rank * (values + 1) + 1 + k]), to = PlaceOf({node, output});
-      if (from.space != to.space || !(from.range == to.range)) {
-        return Flaw(node, absl::StrCat("does not leave output ", output, " where its input is"));
-      }
-      // Nothing of another tensor fits between two that are neighbours.
-      if (k > 0 && (last.space != from.space || from.range.begin < last.range.end ||
-                    from.range.begin - last.range.end >= kAlignment)) {
-        return Flaw(node, absl::StrCat("has values ", k - 1, " and ", k, " that do not lie side by side"));
-      }
-      last = from;
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Verifier::CheckCollectives() {
-  local_.assign(program_.collectives.size(), 0);
-  arrived_.resize(program_.collectives.size());
-  std::map<int, std::set<int64_t>> ranks;  // by collective
-  for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
-    if (nodes_[i].op->kind != OpKind::kAllReduce) continue;
-    const int group = nodes_[i].collective;
-    if (group < 0 || group >= static_cast<int>(local_.size())) return Flaw(i, "belongs to no collective");
-    ++local_[group];
-    RETURN_IF_ERROR(CheckRanks(i));
-    for (const int64_t rank : nodes_[i].ranks) {
-      if (rank < 0 || rank >= program_.collectives[group].size) {
-        return Flaw(i, absl::StrCat("is rank ", rank, " of ", program_.collectives[group].size));
-      }
-      if (!ranks[group].insert(rank).second) return Flaw(i, absl::StrCat("is rank ", rank, ", which is there twice"));
-    }
-    certificate_.ranks += static_cast<int64_t>(nodes_[i].ranks.size());
-  }
-  // The other ranks are in other processes, and those are the same for all collectives.
-  std::map<int64_t, std::pair<int, std::set<int64_t>>> by_size;
-  for (const auto& [group, of_group] : ranks) {
-    const auto [first, is_new] = by_size.insert({program_.collectives[group].size, {group, of_group}});
-    if (is_new || first->second.second == of_group) continue;
-    return Wrong(absl::StrCat("collective ", program_.collectives[group].name, " has ", of_group.size(),
-                              " ranks here and ", program_.collectives[first->second.first].name, " has others"));
-  }
-  certificate_.collectives = static_cast<int64_t>(ranks.size());
   return absl::OkStatus();
 }
 
@@ -334,6 +259,7 @@ absl::Status Verifier::Access(int node, Moment moment) {
   RETURN_IF_ERROR(Write(node, WorkspaceOf(node), {}, moment));
   for (int k = 0; k < static_cast<int>(of.inputs.size()); ++k) {
     if (!InputArg(of, k).ref) continue;
+    if (InputArg(of, k).overwrites) RETURN_IF_ERROR(CheckOverwritten(node, of.inputs[k]));
     const Place place = PlaceOf(of.inputs[k]);
     RETURN_IF_ERROR(Write(node, place, {{node, 0}, place.range.begin}, moment));
   }
@@ -407,6 +333,29 @@ absl::Status Verifier::CheckVersion(int node, Value value, bool fetch) {
   return status;
 }
 
+// The bytes of a variable that `node` replaces are those of the update before it, so that its own are the last.
+absl::Status Verifier::CheckOverwritten(int node, Value value) {
+  const Place place = PlaceOf(value);
+  const int variable = SourceOf(program_, value).value.node;
+  if (place.space != Space{-1, variable}) return Flaw(node, "updates a variable elsewhere than in it");
+  absl::Status status;
+  size_t at = place.range.begin;
+  const auto check = [&](Range part, int seen) {
+    const int before = versions_.Expected(node, variable, part);
+    if (part.empty() || seen == before) return;
+    status.Update(
+        Flaw(node, absl::StrCat("updates '", nodes_[variable].name, before < seen ? "' after '" : "' before '",
+                                nodes_[std::max(before, seen)].name, "' does")));
+  };
+  histories_[place.space].ForEach(place.range, [&](Range part, Segment& segment) {
+    check({at, part.begin}, -1);
+    check(part, segment.content.value.node);
+    at = part.end;
+  });
+  check({at, place.range.end}, -1);
+  return status;
+}
+
 // The bytes that `node` reads are those of the output that the program names.
 absl::Status Verifier::CheckContent(int node, Value value) {
   const Source source = SourceOf(program_, value);
@@ -462,8 +411,8 @@ absl::Status Verifier::CheckFetches() {
 std::string PlanCertificate::ToText() const {
   return absl::StrCat("Verified: ", nodes, " nodes on ", streams, " streams with ", waits, " waits; ", reads,
                       " reads see what the program says, and ", writes, " writes wait for what was there; ",
-                      collectives, " collectives of ", ranks, " ranks meet in one order; ", fetches,
-                      " results stay to the end.");
+                      collectives, " collectives of ", ranks, " ranks meet in one order; ", averaged,
+                      " updates of trained variables have their averages; ", fetches, " results stay to the end.");
 }
 
 absl::StatusOr<PlanCertificate> VerifyPlan(const Plan& plan) { return Verifier(plan).Run(); }

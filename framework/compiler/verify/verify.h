@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "framework/compiler/plan.h"
 
 namespace belfry {
@@ -16,6 +17,7 @@ struct PlanCertificate {
   int64_t nodes = 0, streams = 0, waits = 0;  // that run; that run them; between streams
   int64_t reads = 0, writes = 0;              // of operands, each ordered against all others of the same bytes
   int64_t collectives = 0, ranks = 0, fetches = 0;
+  int64_t averaged = 0;  // copies of trained variables whose updates depend on averages
   // A sentence for logs and dumps.
   std::string ToText() const;
 };
@@ -25,19 +27,30 @@ struct PlanCertificate {
 // - All instructions of all streams are reached: no wait is for an event that is recorded behind it, and the devices
 //   meet their collectives in one order.
 // - Every operand that a kernel, a collective or a fetch reads has the bytes that the program says: the output of that
-//   node, not yet overwritten, or the variable after the last update that the reader depends on, and before all others.
+//   node, not yet overwritten, or the variable after the last update that the reader depends on, and before all others,
+//   so that all reads of the step that do not ask for an update come before it. Updates of one variable have the order
+//   of the program.
 // - No two accesses of the same bytes, of which one is a write, are without an order by streams and events. Every
 //   other order of execution therefore has the same results.
 // - An output lies on an input of its own node only where the op and the kernel allow it, and a workspace on neither.
 // - Everything lies within its arena or variable.
-// - Each collective has each of its ranks once, the same ones as others of its size, and works on the bytes of its
-//   inputs, side by side as they are given.
+// - Each collective has the reduction, the values and the ranks of the graph's, each rank once, and works on the bytes
+//   of its inputs, side by side as they are given.
+// - Averages and updates have the graph's operands, by the feeds, the replicas of variables and the collectives that
+//   these depend on: ranks have the values of their own towers, no sum lacks a tower, and gradients pass each average
+//   as often as in the graph. All copies of a trained variable have the same averages, with a rank for each copy; a
+//   parameter device's and independent towers' have none.
 // - The lists of variables that the step needs and writes are complete.
 //
 // It takes for granted that kernels touch nothing but their operands and workspace, and that passes before (fusing,
-// folding) kept the meaning of the program. Internal: what is wrong, with the nodes, their places and the user's line.
-// Takes time in proportion to operands times streams, and to nodes times updated variables
-// (./dev bench compile_time). Thread-safe.
+// folding) kept the meaning of the program otherwise. Internal: what is wrong, with the nodes, their places and the
+// user's line. Takes time in proportion to operands times streams, feeds, replicas and ranks of collectives, and to
+// nodes times updated variables (./dev bench compile_time). Thread-safe.
 absl::StatusOr<PlanCertificate> VerifyPlan(const Plan& plan);
+
+// Proves of the plans of all processes of a run, each of which VerifyPlan has passed, that they meet: all devices of
+// all of them come to the same collectives that span processes, in one order, with the same reduction, number of ranks,
+// shapes and dtypes, and each rank is in one process. Internal: what is wrong. Thread-safe.
+absl::Status VerifyTogether(absl::Span<const Plan* const> plans);
 
 }  // namespace belfry

@@ -1,0 +1,41 @@
+// 10,000 mutations of the bundled steps, and the time that it takes to verify each.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+#include "framework/compiler/verify/verify.h"
+#include "tests/main/seed.h"
+#include "tests/models/plans/bundled.h"
+#include "tests/models/plans/mutations.h"
+
+namespace belfry::models {
+namespace {
+
+constexpr int kMutations = 10'000;
+
+TEST(PlanMutations, TenThousandAreCaughtOrHarmless) {
+  MutationTable table;
+  const std::vector<BundledStep> steps = BundledSteps();
+  int done = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto planned = MakePlan(steps[i]);
+    ASSERT_TRUE(planned.ok()) << steps[i].name << ": " << planned.status();
+    const Plan& plan = (*planned)->plan();
+    const auto begin = std::chrono::steady_clock::now();
+    const auto certificate = VerifyPlan(plan);
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    ASSERT_TRUE(certificate.ok()) << certificate.status();
+    std::printf("%s: %zu nodes, %.1f ms. %s\n", steps[i].name.c_str(), plan.program.nodes.size(), took.count(),
+                certificate->ToText().c_str());
+    const int share = kMutations * static_cast<int>(i + 1) / static_cast<int>(steps.size()) - done;
+    MutatePlan(steps[i].name, plan, share, TestRandom(), table);
+    done += share;
+  }
+  EXPECT_EQ(done, kMutations);
+  Report(table);
+}
+
+}  // namespace
+}  // namespace belfry::models
