@@ -50,9 +50,6 @@ class OriginSets {
   void AddAll(int set, int other) {
     for (size_t w = 0; w < words_; ++w) Words(set)[w] |= Words(other)[w];
   }
-  bool Empty(int set) const {
-    return absl::c_all_of(std::vector<uint64_t>(Words(set), Words(set) + words_), [](uint64_t w) { return w == 0; });
-  }
   // An origin that `set` has and `other` lacks. `all`: variables, too.
   std::optional<Origin> Beyond(int set, int other, bool all) const {
     for (size_t w = 0; w < words_; ++w) {

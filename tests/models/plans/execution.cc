@@ -249,7 +249,7 @@ class Kernels {
     uint64_t hash = meanings_[node];
     if (of.op->kind != OpKind::kAllReduce) {
       for (const uint64_t input : running_[node].inputs) hash = Mix(hash, input);
-      return Mix(hash, static_cast<uint64_t>(number + 1000));
+      return Mix(hash, static_cast<uint64_t>(number) + 1000);
     }
     const size_t values = of.outputs.size() / of.ranks.size();
     const size_t rank = static_cast<size_t>(number) / values, k = static_cast<size_t>(number) % values;

@@ -13,7 +13,7 @@ TEST(PlanMutations, AreCaughtOrHarmless) {
   for (const BundledStep& step : BundledSteps()) {
     const auto planned = MakePlan(step);
     ASSERT_TRUE(planned.ok()) << step.name << ": " << planned.status();
-    MutatePlan(step.name, (*planned)->plan(), 20, TestRandom(), table);
+    MutatePlan(step.name, (*planned)->plan(), 15, TestRandom(), table);
   }
   Report(table);
 }
