@@ -229,7 +229,10 @@ class Checker {
       for (const ProgramNode& member : node.body) {
         const std::vector<int> own(input, input + static_cast<ptrdiff_t>(member.inputs.size()));
         ASSIGN_OR_RETURN(const std::vector<int> results, VisitKernel(member, own));
-        for (const int result : results) outputs[output++] = result;
+        // An UpdatesOp() has no outputs, though its members do.
+        for (const int result : results) {
+          if (output < outputs.size()) outputs[output++] = result;
+        }
         input += static_cast<ptrdiff_t>(member.inputs.size());
       }
       return absl::OkStatus();
@@ -271,10 +274,11 @@ class Checker {
     return results;
   }
 
-  // Passes keep an op's meaning if they keep the op: what it depends on in the graph.
+  // Passes keep an op's meaning if they keep the op and its name: what it depends on in the graph. One that stands for
+  // a part of another has a name of its own.
   absl::Status CheckOp(const ProgramNode& node, int set) {
     const Node& source = *node.source;
-    if (node.op != &source.op()) return absl::OkStatus();
+    if (node.op != &source.op() || node.name != source.name()) return absl::OkStatus();
     const int expected = of_graph_.Of(source);
     if (const auto missing = sets_.Beyond(expected, set, /*all=*/false)) {
       return Flaw(node, absl::StrCat("does not depend on ", Describe(*missing), ", as it does in the graph"));

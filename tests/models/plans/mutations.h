@@ -47,8 +47,8 @@ class Judge {
 // Numbers of mutations by kind and outcome: "caught", "caught, harmless", "missed" and "harmless: <why>".
 using MutationTable = std::map<std::string, std::map<std::string, int>>;
 
-// Applies `count` mutations of all kinds in turn to the plan, and adds what the checker says to the table. The test fails
-// if one is missed, or if the judge finds one harmless and a random order of execution shows that it is not.
+// Applies `count` mutations of all kinds in turn to the plan, and adds what the checker says to the table. The test
+// fails if one is missed, or if the judge finds one harmless and a random order of execution shows that it is not.
 void MutatePlan(const std::string& name, const Plan& plan, int count, std::mt19937& random, MutationTable& table);
 
 // Prints the table, and expects that nothing was missed.
