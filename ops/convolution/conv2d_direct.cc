@@ -14,8 +14,8 @@ namespace {
 // Channels from which products are faster than oneDNN's kernels. Those, measured with AVX2, are as fast for filters of
 // 1 x 1 with few channels on one side.
 constexpr int64_t kManyChannels = 16, kManyPointwiseChannels = 128;
-// Size of the sums of Winograd's gradient above which it is slower, since they leave the caches.
-constexpr int64_t kMaxWinogradBytes = int64_t{3} << 20;
+// Outputs of an image below which Winograd's gradient is slower: most of a tile is outside of it.
+constexpr int64_t kFewOutputs = 16;
 
 using onednn::Conv2DShape;
 using winograd::Pass;
@@ -38,7 +38,7 @@ bool ForwardIsDirect(const Conv2DShape& s) {
 
 bool BackpropFilterIsDirect(const Conv2DShape& s) {
   return ServesBackpropFilter(s) &&
-         !(winograd::IsBest(s, Pass::kBackwardWeights) && winograd::TransformedFilterBytes(s) <= kMaxWinogradBytes);
+         (s.out_h() * s.out_w() < kFewOutputs || !winograd::IsBest(s, Pass::kBackwardWeights));
 }
 
 std::optional<Kernel> MakeDirectForward(const KernelSpec& spec, const Conv2DShape& shape, bool relu) {

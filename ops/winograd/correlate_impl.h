@@ -57,7 +57,7 @@ struct Correlation {
 };
 
 // Gradient of the filter, given `dout`, the gradient of `out`. If dbias is not null, also the sum of dout over all
-// pixels, [out.c].
+// pixels. Channels are taken in parts of in.c and out.c.
 template <int r, class T>
 struct FilterGradient {
   static int64_t WorkspaceFloats(const Problem& problem);

@@ -20,7 +20,7 @@ namespace {
 // Cost: n^2 in.c out.c multiplications per tile instead of 16 r^2 in.c out.c, that is 36 instead of 144 for r = 3 and
 // 64 instead of 400 for r = 5, plus transforms that grow only with in.c + out.c.
 //
-// The workspace holds for each thread the transformed tiles of `in` and `out` and a patch.
+// The workspace holds for each thread the transformed tiles of `in` and `out`, those of `in` at one point, and a patch.
 // With few channels of `in` (`channels` > 0), products are formed while `out` is transformed back, so no tiles of `out`
 // are stored. One vector of padding after each point keeps the points from competing for the same cache sets.
 template <int r, int channels>
@@ -31,16 +31,19 @@ struct CorrelationParts {
   // The transformed filter is [n, n, out.c / kLanes, in.c, kLanes], so that products read it in ascending order: floats
   // from one point to the next, and of all.
   int64_t point, filter;
-  int64_t in, out, thread;
+  int64_t row;  // of a tile at one point; not a multiple of 4 KiB
+  int64_t in, out, at_point, thread;
 
   explicit CorrelationParts(const Problem& p)
       : in_layout{p.block},
         out_layout{p.block},
         point(p.in.c * p.out.c + kLanes),
         filter(points * point),
+        row(p.in.vectors() * kLanes + 64 / int64_t{sizeof(float)}),
         in(p.in.vectors() * in_layout.vector()),
         out(channels == 0 ? p.out.vectors() * out_layout.vector() : 0),
-        thread(in + out + points * p.in.vectors() * kLanes) {}
+        at_point(channels == 0 ? p.block * row : 0),
+        thread(in + out + at_point + points * p.in.vectors() * kLanes) {}
 };
 
 // The epilogue besides the bias.
@@ -73,27 +76,43 @@ inline void WriteTile(const Problem& p, const Square& tile, int64_t v, const Col
   });
 }
 
+// Channels of which a panel of the filter stays in the L1 cache.
+constexpr int64_t kDepth = 16 * 1024 / (simd::kProductWidth * kLanes * static_cast<int64_t>(sizeof(float)));
+
+// The matrix product at point (i, j). Tiles are copied into rows first, since products read them for each panel of the
+// filter, and here only half of a cache line or less belongs to a point.
+template <int r>
+void MultiplyAt(int i, int j, const Problem& p, int64_t count, const CorrelationParts<r, 0>& parts, const float* ins,
+                const float* filter, float* outs, float* rows) {
+  const float* from = ins + parts.in_layout.At(0, i, j);
+  for (int64_t v = 0; v < p.in.vectors(); ++v, from += parts.in_layout.vector()) {
+    for (int64_t t = 0; t < count; ++t) {
+      Store(Load(from + t * parts.in_layout.tile), rows + t * parts.row + v * kLanes);
+    }
+  }
+  filter += (i * CorrelationParts<r, 0>::n + j) * parts.point;
+  outs += parts.out_layout.At(0, i, j);
+  for (int64_t c = 0; c < p.in.c; c += kDepth) {
+    const simd::Product product{.m = count,
+                                .k = std::min(kDepth, p.in.c - c),
+                                .vectors = p.out.vectors(),
+                                .a_row = parts.row,
+                                .b_row = kLanes,
+                                .b_vector = p.in.c * kLanes,
+                                .c_row = parts.out_layout.tile,
+                                .c_vector = parts.out_layout.vector()};
+    c == 0 ? simd::Multiply(product, rows, filter, outs)
+           : simd::MultiplyAndAdd(product, rows + c, filter + c * kLanes, outs);
+  }
+}
+
 // Computes `count` tiles from tile `first` on: n^2 matrix products, then the transforms back.
 template <int r, Finish finish, class T>
 void WriteTiles(const Problem& p, int64_t first, int64_t count, const CorrelationParts<r, 0>& parts, const float* ins,
-                const float* filter, float* outs, const Epilogue<T>& epilogue, T* out) {
+                const float* filter, float* outs, float* rows, const Epilogue<T>& epilogue, T* out) {
   constexpr int n = CorrelationParts<r, 0>::n;
-  const simd::Product product{.m = count,
-                              .k = p.in.c,
-                              .vectors = p.out.vectors(),
-                              .a_row = parts.in_layout.tile,
-                              .a_run = kLanes,
-                              .a_jump = parts.in_layout.vector(),
-                              .a_step = 1,
-                              .b_row = kLanes,
-                              .b_vector = p.in.c * kLanes,
-                              .c_row = parts.out_layout.tile,
-                              .c_vector = parts.out_layout.vector()};
   for (int i = 0; i < n; ++i) {
-    for (int j = 0; j < n; ++j) {
-      simd::Multiply(product, ins + parts.in_layout.At(0, i, j), filter + (i * n + j) * parts.point,
-                     outs + parts.out_layout.At(0, i, j));
-    }
+    for (int j = 0; j < n; ++j) MultiplyAt(i, j, p, count, parts, ins, filter, outs, rows);
   }
   const TileGrid grid(p.out);
   const Steps steps{parts.out_layout.row(), parts.out_layout.column};
@@ -114,7 +133,7 @@ constexpr int64_t kAhead = 2;
 // which spares writing and re-reading n^2 vectors per tile.
 template <int r, Finish finish, class T, int channels>
 void WriteTiles(const Problem& p, int64_t first, int64_t count, const CorrelationParts<r, channels>& parts,
-                const float* ins, const float* filter, float*, const Epilogue<T>& epilogue, T* out) {
+                const float* ins, const float* filter, float*, float*, const Epilogue<T>& epilogue, T* out) {
   constexpr int n = CorrelationParts<r, channels>::n;
   const TileGrid grid(p.out);
   const int64_t row = parts.in_layout.row(), point = parts.point;
@@ -145,7 +164,8 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
   const CorrelationParts<r, channels> parts(p);
   float* const ins = scratch;
   float* const outs = ins + parts.in;
-  float* const patch = outs + parts.out;
+  float* const rows = outs + parts.out;
+  float* const patch = rows + parts.at_point;
   const TileGrid grid(p.out);
   const int64_t tiles = p.tiles();
   for (int64_t first = begin * p.block; first < std::min(end * p.block, tiles); first += p.block) {
@@ -153,7 +173,7 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
     for (int64_t t = 0; t < count; ++t) {
       TransformSquare<kDataMatrix<kTile, r>>(p.in, in, p.InputOf(grid.At(first + t)), parts.in_layout, t, ins, patch);
     }
-    WriteTiles<r, finish>(p, first, count, parts, ins, filter, outs, epilogue, out);
+    WriteTiles<r, finish>(p, first, count, parts, ins, filter, outs, rows, epilogue, out);
   }
 }
 

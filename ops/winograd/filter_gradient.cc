@@ -18,7 +18,8 @@ namespace {
 // tiles there are. The zeros that pad patches and tiles at the border add nothing.
 //
 // Cost: n^2 in.c out.c multiplications per tile instead of 16 r^2 in.c out.c, and n^2 in.c out.c floats of sums for
-// each of problem.threads.
+// each of problem.threads. If these were too many for the caches, the channels are divided, and tiles transformed again
+// for each pair of parts.
 //
 // The workspace holds for each thread its transformed tiles of `in` and `dout`, the sums of their products [n, n, in.c,
 // out.c], the sums of dout [out.c] and a patch. With few channels of `in` (`channels` > 0), tiles of dout are
@@ -191,17 +192,9 @@ void AddThreads(const Problem& p, const FilterGradientParts<r, channels>& parts,
   });
 }
 
-}  // namespace
-
+// The gradient of the filter between the channels of p.in and p.out, which may be some of those of the images.
 template <int r, class T>
-int64_t FilterGradient<r, T>::WorkspaceFloats(const Problem& problem) {
-  return ForChannels(
-      problem.in.c, [&]<int channels>() { return problem.threads * FilterGradientParts<r, channels>(problem).thread; });
-}
-
-template <int r, class T>
-void FilterGradient<r, T>::Run(const Problem& p, const T* in, const T* dout, float* dfilter, T* dbias,
-                               float* workspace) {
+void RunChannels(const Problem& p, const T* in, const T* dout, float* dfilter, T* dbias, float* workspace) {
   ForChannels(p.in.c, [&]<int channels>() {
     const FilterGradientParts<r, channels> parts(p);
     constexpr int n = FilterGradientParts<r, channels>::n;
@@ -214,17 +207,40 @@ void FilterGradient<r, T>::Run(const Problem& p, const T* in, const T* dout, flo
     });
     float* const sums = workspace + parts.in + parts.out;
     AddThreads(p, parts, sums);
-    const int64_t size = p.in.c * p.out.c;
-    ParallelFor(size / kLanes, kLanes * n * n, [&](int64_t begin, int64_t end) {
+    const int64_t tap = p.in.channels * p.out.channels;
+    ParallelFor(p.in.c * p.out.c / kLanes, kLanes * n * n, [&](int64_t begin, int64_t end) {
       for (int64_t at = begin * kLanes; at < end * kLanes; at += kLanes) {
-        Transform2D<kOutputMatrix<r, kTile>, PointAxis::kColumns>(sums + at, {n * parts.point, parts.point},
-                                                                  dfilter + at, {r * size, size});
+        float* const to = dfilter + at / p.out.c * p.out.channels + at % p.out.c;
+        Transform2D<kOutputMatrix<r, kTile>, PointAxis::kColumns>(sums + at, {n * parts.point, parts.point}, to,
+                                                                  {r * tap, tap});
       }
     });
     constexpr float scale = kFilterMatrix<r, kTile>.at[1][0];
     const float* const pixels = parts.PixelSums(sums);
     for (int64_t k = 0; dbias != nullptr && k < p.out.c; ++k) dbias[k] = static_cast<T>(pixels[k] / (scale * scale));
   });
+}
+
+}  // namespace
+
+template <int r, class T>
+int64_t FilterGradient<r, T>::WorkspaceFloats(const Problem& problem) {
+  return ForChannels(
+      problem.in.c, [&]<int channels>() { return problem.threads * FilterGradientParts<r, channels>(problem).thread; });
+}
+
+template <int r, class T>
+void FilterGradient<r, T>::Run(const Problem& p, const T* in, const T* dout, float* dfilter, T* dbias,
+                               float* workspace) {
+  for (int64_t c = 0; c < p.in.channels; c += p.in.c) {
+    for (int64_t k = 0; k < p.out.channels; k += p.out.c) {
+      Problem part = p;
+      part.in.c = std::min(p.in.c, p.in.channels - c);
+      part.out.c = std::min(p.out.c, p.out.channels - k);
+      T* const pixel_sums = dbias == nullptr || c > 0 ? nullptr : dbias + k;
+      RunChannels<r>(part, in + c, dout + k, dfilter + c * p.out.channels + k, pixel_sums, workspace);
+    }
+  }
 }
 
 template struct FilterGradient<3, float>;

@@ -14,12 +14,13 @@ inline constexpr int kTile = 4;
 
 constexpr int64_t RoundUp(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
 
-// Dimensions of NHWC images.
+// Dimensions of NHWC images, or of `c` consecutive channels of them.
 struct Images {
   int64_t n, h, w, c;
+  int64_t channels = c;  // of a pixel
 
   int64_t vectors() const { return (c + kLanes - 1) / kLanes; }
-  int64_t pixel(int64_t image, int64_t y, int64_t x) const { return ((image * h + y) * w + x) * c; }
+  int64_t pixel(int64_t image, int64_t y, int64_t x) const { return ((image * h + y) * w + x) * channels; }
 };
 
 // The position of a square within a batch of images.
@@ -78,7 +79,7 @@ void CopySquare(const Images& images, const T* data, const Square& square, int s
 // channels. Pixels outside the image are zero.
 template <int side, class T, class Use>
 inline void WithColumns(const Images& images, const T* data, const Square& square, int64_t v, const Use& use) {
-  const Steps steps{images.w * images.c, images.c};
+  const Steps steps{images.w * images.channels, images.channels};
   const int64_t at = images.pixel(square.image, square.y, square.x) + v * kLanes;
   if (square.Inside(images, side)) {
     use([=](int j, Lanes* column) { LoadColumn<side>(data + at, steps, j, column); });
@@ -104,7 +105,7 @@ template <bool write, class T>
 #pragma GCC unroll 4
   for (int i = 0; i < kTile; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < kTile; ++j) __builtin_prefetch(from + (i * images.w + j) * images.c, write);
+    for (int j = 0; j < kTile; ++j) __builtin_prefetch(from + (i * images.w + j) * images.channels, write);
 }
 
 // Transforms the square of matrix.columns x matrix.columns pixels into tile `index`. Pixels outside the image are zero.

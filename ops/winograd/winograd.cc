@@ -15,20 +15,35 @@ namespace {
 // streams past.
 constexpr int64_t kBlockBytes = int64_t{256} << 10;
 // Bounds on the tiles of a block. The filter, or its gradient, passes through the cache once per block, so blocks must
-// be large enough to amortise it, above all where the filter comes from memory. Multiples of the rows of a block of
-// products.
-constexpr int64_t kMinBlock = 12, kMinBlockOfLarge = 48, kMinGradientBlock = 36, kMaxBlock = 96;
+// be large enough to amortise it, and as large as possible where the filter comes from memory. Multiples of the rows of
+// a block of products.
+constexpr int64_t kMinBlock = 12, kMinGradientBlock = 36, kMaxBlock = 96;
 // Size of the transformed filter from which it is large: as the usual share of a core in the last cache.
 constexpr int64_t kLargeFilterBytes = int64_t{4} << 20;
 // Size of the sums of a gradient from which threads share one copy of them, and each block of tiles.
 constexpr int64_t kSharedSumsBytes = int64_t{1} << 20;
+
+// Size of the sums of a gradient above which its channels are divided into parts with about so many bytes. Measured
+// with AVX2 only.
+constexpr int64_t kMaxSumsBytes = int64_t{3} << 19, kPartOfIn = 64, kPartOfOut = 128, kMaxDividedLanes = 8;
+
+// The size of the transformed filter, or of the sums of its gradient, of so many channels.
+int64_t FilterBytes(const onednn::Conv2DShape& s, int64_t in, int64_t out) {
+  const int64_t n = kTile + s.r - 1;
+  return n * n * in * out * int64_t{sizeof(float)};
+}
 
 // Forward and the gradient of the filter work on (x, y). The gradient of x is the correlation of dy with the reversed
 // filter, whose padding is the complement r - 1 - pad.
 Problem MakeProblem(const onednn::Conv2DShape& s, Pass pass, int threads, int64_t block) {
   const Images x{s.n, s.h, s.w, s.c}, y{s.n, s.out_h(), s.out_w(), s.k};
   if (pass == Pass::kBackwardData) return {y, x, s.r - 1 - s.pad_top, s.s - 1 - s.pad_left, threads, block};
-  return {x, y, s.pad_top, s.pad_left, threads, block};
+  Problem p = {x, y, s.pad_top, s.pad_left, threads, block};
+  if (pass == Pass::kBackwardWeights && kLanes <= kMaxDividedLanes && FilterBytes(s, s.c, s.k) > kMaxSumsBytes) {
+    p.in.c = std::min(s.c, kPartOfIn);
+    p.out.c = std::min(s.k, kPartOfOut);
+  }
+  return p;
 }
 
 // The filter has a whole number of vectors, because Computes() requires out.c % kLanes == 0.
@@ -91,7 +106,7 @@ bool Computes(const onednn::Conv2DShape& s, Pass pass) {
   if (s.r != s.s || (s.r != 3 && s.r != 5)) return false;
   if (std::max({s.stride_h, s.stride_w, s.dilation_h, s.dilation_w}) > 1) return false;
   const Problem p = MakeProblem(s, pass, 1, 1);
-  return p.out.c % kLanes == 0 && p.pad_top >= 0 && p.pad_left >= 0;
+  return p.out.channels % kLanes == 0 && p.pad_top >= 0 && p.pad_left >= 0;
 }
 
 bool IsBest(const onednn::Conv2DShape& s, Pass pass) {
@@ -100,27 +115,21 @@ bool IsBest(const onednn::Conv2DShape& s, Pass pass) {
   return Cost(p, s.r) < DirectCost(p, s, pass);
 }
 
-int64_t TransformedFilterBytes(const onednn::Conv2DShape& s) {
-  const int64_t n = kTile + s.r - 1;
-  return n * n * s.c * s.k * int64_t{sizeof(float)};
-}
-
 template <class T>
 Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass) : shape_(shape), threads_(ParallelThreads()) {
   BELFRY_CHECK(Computes(shape, pass) && shape.dtype == kDTypeOf<T>);
   const int64_t n = kTile + shape.r - 1;
-  const int64_t tile_bytes = n * n * (RoundUp(shape.c, kLanes) + RoundUp(shape.k, kLanes)) * int64_t{sizeof(float)};
-  const int64_t filter_bytes = TransformedFilterBytes(shape);
+  const Problem whole = MakeProblem(shape, pass, 1, 1);
+  const int64_t tile_bytes = n * n * (whole.in.vectors() + whole.out.vectors()) * kLanes * int64_t{sizeof(float)};
+  const int64_t filter_bytes = FilterBytes(shape, whole.in.c, whole.out.c);
   const bool gradient = pass == Pass::kBackwardWeights;
   const int64_t least = gradient ? kMinGradientBlock : kMinBlock;
-  const int64_t tiles = MakeProblem(shape, pass, 1, 1).tiles();
+  const int64_t tiles = whole.tiles();
   // Each thread gets at least half a minimal block, so that its fixed work (for the gradient, clearing and adding its
   // sums) stays small beside its tiles.
   threads_ = static_cast<int>(std::clamp<int64_t>(2 * tiles / least, 1, threads_));
   if (gradient && filter_bytes >= kSharedSumsBytes && shape.c % kLanes == 0) threads_ = 1;
-  // Large sums are read and written for each block, a large filter is only read.
-  const int64_t of_large = gradient ? kMaxBlock : kMinBlockOfLarge;
-  const int64_t floor = filter_bytes >= kLargeFilterBytes ? of_large : least;
+  const int64_t floor = filter_bytes >= kLargeFilterBytes ? kMaxBlock : least;
   block_ = std::clamp(kBlockBytes / tile_bytes / kMinBlock * kMinBlock, floor, kMaxBlock);
   block_ = std::min(block_, (tiles + threads_ - 1) / threads_);
   const Problem p = MakeProblem(shape, pass, threads_, block_);

@@ -22,8 +22,6 @@ bool Computes(const onednn::Conv2DShape& shape, Pass pass);
 // True if the pass is supported and expected to be faster than oneDNN. The estimate counts operations, so it is
 // reproducible.
 bool IsBest(const onednn::Conv2DShape& shape, Pass pass);
-// The size of the transformed filter, or of the sums of its gradient. REQUIRES: Computes() any pass.
-int64_t TransformedFilterBytes(const onednn::Conv2DShape& shape);
 
 // One pass of one convolution, planned for the ParallelThreads() of the constructing thread; runs with that many or
 // more. Buffers are NHWC and HWIO, float or BFloat16, and must not overlap except where stated; the workspace is

@@ -175,6 +175,9 @@ TEST(Direct, WhichConvolutionsAre) {
   shape.stride_h = shape.stride_w = 1;
   shape.k = 256;
   EXPECT_EQ(ForwardIsDirect(shape), !winograd::IsBest(shape, winograd::Pass::kForward));
+  EXPECT_EQ(BackpropFilterIsDirect(shape), !winograd::IsBest(shape, winograd::Pass::kBackwardWeights));
+  shape.h = shape.w = 3;
+  shape.pad_top = shape.pad_bottom = shape.pad_left = shape.pad_right = 1;
   EXPECT_TRUE(BackpropFilterIsDirect(shape));
   shape.r = shape.s = 1;
   EXPECT_TRUE(BackpropFilterIsDirect(shape));

@@ -55,6 +55,7 @@ std::vector<Conv2DShape> Shapes() {
           Shape(2, 10, 13, 4, 32, 5, 0, 1),   // four
           Shape(2, 7, 8, 17, 16, 3, 0, 0),    // no padding
           Shape(90, 2, 2, 96, 80, 3, 1, 1),   // so many sums that threads share them, over several blocks
+          Shape(2, 5, 6, 80, 144, 3, 1, 1),   // so many that channels are divided, into uneven parts
           Shape(2, 6, 9, 16, 16, 5, 0, 1)};   // uneven padding
 }
 
