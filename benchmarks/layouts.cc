@@ -60,10 +60,6 @@ bool IsProduct(const ops::onednn::Conv2DShape& shape, Pass pass) {
   if (pass == Pass::kBackwardWeights) return false;
   return pass == Pass::kForward ? ops::ForwardIsProduct(shape) : ops::BackpropInputIsProduct(shape);
 }
-bool IsDirect(const ops::onednn::Conv2DShape& shape, Pass pass) {
-  if (pass == Pass::kBackwardData) return false;
-  return pass == Pass::kForward ? ops::ForwardIsDirect(shape) : ops::BackpropFilterIsDirect(shape);
-}
 
 // A kind of convolution in a step, and how often it occurs.
 struct Convolution {
@@ -239,7 +235,7 @@ absl::Status MeasureModel(const std::string& model, Report& report) {
     }
     RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
     const auto seconds = [&](int side) { return of.count / Median(sides[side].rates); };
-    const bool direct = IsDirect(of.shape, of.pass), by_product = IsProduct(of.shape, of.pass);
+    const bool direct = ops::IsDirect(of.shape, of.pass), by_product = IsProduct(of.shape, of.pass);
     const bool by_winograd = !direct && ops::winograd::IsBest(of.shape, of.pass);
     // Products and direct convolutions have no measurement of their own.
     const double ours_seconds = by_product || direct ? of.seconds : ours ? seconds(3) : seconds(0);

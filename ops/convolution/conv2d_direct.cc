@@ -6,7 +6,6 @@
 #include "ops/convolution/pointwise_impl.h"
 #include "ops/onednn/primitive_kernel_impl.h"
 #include "ops/simd/vector_impl.h"
-#include "ops/winograd/winograd_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -14,8 +13,8 @@ namespace {
 // Channels from which products are faster than oneDNN's kernels. Those, measured with AVX2, are as fast for filters of
 // 1 x 1 with few channels on one side.
 constexpr int64_t kManyChannels = 16, kManyPointwiseChannels = 128;
-// Outputs of an image below which Winograd's gradient is slower: most of a tile is outside of it.
-constexpr int64_t kFewOutputs = 16;
+// Outputs of an image up to which Winograd's algorithm is slower, since most of a tile is outside of it.
+constexpr int64_t kFewOutputs = 4, kFewOutputsOfGradient = 9;
 
 using onednn::Conv2DShape;
 using winograd::Pass;
@@ -32,13 +31,15 @@ bool ServesBackpropFilter(const Conv2DShape& s) {
 
 }  // namespace
 
-bool ForwardIsDirect(const Conv2DShape& s) {
-  return ServesForward(s) && !winograd::IsBest(s, Pass::kForward) && !ForwardIsProduct(s);
-}
-
-bool BackpropFilterIsDirect(const Conv2DShape& s) {
-  return ServesBackpropFilter(s) &&
-         (s.out_h() * s.out_w() < kFewOutputs || !winograd::IsBest(s, Pass::kBackwardWeights));
+bool IsDirect(const Conv2DShape& s, Pass pass) {
+  const bool by_winograd = winograd::IsBest(s, pass);
+  const int64_t outputs = s.out_h() * s.out_w();
+  switch (pass) {
+    case Pass::kForward: return ServesForward(s) && !ForwardIsProduct(s) && (outputs <= kFewOutputs || !by_winograd);
+    case Pass::kBackwardData: return false;
+    case Pass::kBackwardWeights: return ServesBackpropFilter(s) && (outputs <= kFewOutputsOfGradient || !by_winograd);
+  }
+  return false;
 }
 
 std::optional<Kernel> MakeDirectForward(const KernelSpec& spec, const Conv2DShape& shape, bool relu) {

@@ -15,7 +15,7 @@ using winograd::Pass;
 
 bool Computes(const KernelSpec& spec, const onednn::Conv2DShape& shape, Pass pass) {
   return HasElements(spec) && (spec.device == nullptr || spec.device->math().winograd) && IsBest(shape, pass) &&
-         !(pass == Pass::kBackwardWeights && BackpropFilterIsDirect(shape));
+         !IsDirect(shape, pass);
 }
 
 // Calls make.operator()<T>() with the C++ type of the images.

@@ -232,7 +232,7 @@ TEST_F(OnnxImport, ReadsElementsInOtherFiles) {
   EXPECT_THAT(Message(), HasSubstr("no number"));
   w.mutable_external_data(2)->set_value("12");
   std::filesystem::create_directories(folder_ / "inner");
-  for (const std::string& outside : {"../weights.bin", "inner/../../weights.bin", "/etc/passwd", "", "link"}) {
+  for (const char* const outside : {"../weights.bin", "inner/../../weights.bin", "/etc/passwd", "", "link"}) {
     std::error_code error;
     std::filesystem::create_symlink("/etc/passwd", folder_ / "link", error);
     w.mutable_external_data(0)->set_value(outside);

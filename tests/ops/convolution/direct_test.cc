@@ -21,6 +21,7 @@ namespace belfry::ops {
 namespace {
 
 using onednn::Conv2DShape;
+using winograd::Pass;
 
 // Memory with the alignment of a workspace, in which NaN shows what was read and not written.
 class Floats {
@@ -171,20 +172,24 @@ INSTANTIATE_TEST_SUITE_P(Threads, DirectTest, testing::Values(1, 2, 5));
 TEST(Direct, WhichConvolutionsAre) {
   if (onednn::ProductsRepeat(DType::kFloat32)) GTEST_SKIP() << "oneDNN's kernels are as fast here";
   Conv2DShape shape{.n = 3, .h = 8, .w = 8, .c = 128, .k = 128, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2};
-  EXPECT_TRUE(ForwardIsDirect(shape) && BackpropFilterIsDirect(shape));
+  const auto forward = [&] { return IsDirect(shape, Pass::kForward); };
+  const auto gradient = [&] { return IsDirect(shape, Pass::kBackwardWeights); };
+  EXPECT_TRUE(forward() && gradient());
   shape.stride_h = shape.stride_w = 1;
   shape.k = 256;
-  EXPECT_EQ(ForwardIsDirect(shape), !winograd::IsBest(shape, winograd::Pass::kForward));
-  EXPECT_EQ(BackpropFilterIsDirect(shape), !winograd::IsBest(shape, winograd::Pass::kBackwardWeights));
+  EXPECT_EQ(forward(), !winograd::IsBest(shape, Pass::kForward));
+  EXPECT_EQ(gradient(), !winograd::IsBest(shape, Pass::kBackwardWeights));
   shape.h = shape.w = 3;
   shape.pad_top = shape.pad_bottom = shape.pad_left = shape.pad_right = 1;
-  EXPECT_TRUE(BackpropFilterIsDirect(shape));
+  EXPECT_TRUE(gradient());
+  shape.h = shape.w = 2;
+  EXPECT_TRUE(forward());
   shape.r = shape.s = 1;
-  EXPECT_TRUE(BackpropFilterIsDirect(shape));
+  EXPECT_TRUE(gradient());
   shape.k = 64;
-  EXPECT_FALSE(ForwardIsDirect(shape) || BackpropFilterIsDirect(shape));
+  EXPECT_FALSE(forward() || gradient());
   shape.groups = 64;
-  EXPECT_FALSE(ForwardIsDirect(shape) || BackpropFilterIsDirect(shape));
+  EXPECT_FALSE(forward() || gradient());
 }
 
 }  // namespace
