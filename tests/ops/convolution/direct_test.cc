@@ -171,25 +171,24 @@ INSTANTIATE_TEST_SUITE_P(Threads, DirectTest, testing::Values(1, 2, 5));
 // Where these kernels serve, strided and wide convolutions are theirs, and others are not.
 TEST(Direct, WhichConvolutionsAre) {
   if (onednn::ProductsRepeat(DType::kFloat32)) GTEST_SKIP() << "oneDNN's kernels are as fast here";
-  Conv2DShape shape{.n = 3, .h = 8, .w = 8, .c = 128, .k = 128, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2};
-  const auto forward = [&] { return IsDirect(shape, Pass::kForward); };
-  const auto gradient = [&] { return IsDirect(shape, Pass::kBackwardWeights); };
-  EXPECT_TRUE(forward() && gradient());
-  shape.stride_h = shape.stride_w = 1;
-  shape.k = 256;
-  EXPECT_EQ(forward(), !winograd::IsBest(shape, Pass::kForward));
-  EXPECT_EQ(gradient(), !winograd::IsBest(shape, Pass::kBackwardWeights));
-  shape.h = shape.w = 3;
-  shape.pad_top = shape.pad_bottom = shape.pad_left = shape.pad_right = 1;
-  EXPECT_TRUE(gradient());
-  shape.h = shape.w = 2;
-  EXPECT_TRUE(forward());
-  shape.r = shape.s = 1;
-  EXPECT_TRUE(gradient());
-  shape.k = 64;
-  EXPECT_FALSE(forward() || gradient());
-  shape.groups = 64;
-  EXPECT_FALSE(forward() || gradient());
+  using enum Pass;
+  const Conv2DShape strided{.n = 3, .h = 8, .w = 8, .c = 128, .k = 256, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2};
+  EXPECT_TRUE(IsDirect(strided, kForward) && IsDirect(strided, kBackwardWeights));
+  Conv2DShape dense = strided;
+  dense.stride_h = dense.stride_w = 1;
+  EXPECT_EQ(IsDirect(dense, kForward), !winograd::IsBest(dense, kForward));
+  EXPECT_EQ(IsDirect(dense, kBackwardWeights), !winograd::IsBest(dense, kBackwardWeights));
+  dense.h = dense.w = 4;  // 2 x 2 outputs
+  EXPECT_TRUE(IsDirect(dense, kForward) && IsDirect(dense, kBackwardWeights));
+  Conv2DShape pointwise = dense;
+  pointwise.r = pointwise.s = 1;
+  EXPECT_FALSE(IsDirect(pointwise, kForward));
+  EXPECT_TRUE(IsDirect(pointwise, kBackwardWeights));
+  pointwise.k = 64;
+  EXPECT_FALSE(IsDirect(pointwise, kBackwardWeights));
+  Conv2DShape grouped = strided;
+  grouped.groups = 64;
+  EXPECT_FALSE(IsDirect(grouped, kForward) || IsDirect(grouped, kBackwardWeights));
 }
 
 }  // namespace
