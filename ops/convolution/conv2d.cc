@@ -1,5 +1,6 @@
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/window.h"
+#include "ops/convolution/conv2d_depthwise_impl.h"
 #include "ops/convolution/conv2d_direct_impl.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/conv2d_loops_impl.h"
@@ -19,6 +20,7 @@ absl::StatusOr<Kernel> MakeConv2D(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(std::optional<Kernel> product, PointwiseForward(spec, shape));
   if (product.has_value()) return *std::move(product);
   if (std::optional<Kernel> kernel = MakeDirectForward(spec, shape)) return *std::move(kernel);
+  if (std::optional<Kernel> kernel = MakeDepthwiseForward(spec, shape)) return *std::move(kernel);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(spec, onednn::Conv2DForward(shape), {0, 1}, {0}));
     if (kernel.has_value()) return *std::move(kernel);
@@ -37,6 +39,7 @@ absl::StatusOr<Kernel> MakeConv2DBackpropInput(const KernelSpec& spec) {
   if (std::optional<Kernel> kernel = WinogradBackpropInput(spec, shape)) return *std::move(kernel);
   ASSIGN_OR_RETURN(std::optional<Kernel> product, PointwiseBackpropInput(spec, shape));
   if (product.has_value()) return *std::move(product);
+  if (std::optional<Kernel> kernel = MakeDepthwiseBackpropInput(spec, shape)) return *std::move(kernel);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
                      PrimitiveKernel(spec, onednn::Conv2DBackwardData(shape), {2, 1}, {0}));
@@ -55,6 +58,7 @@ absl::StatusOr<Kernel> MakeConv2DBackpropFilter(const KernelSpec& spec) {
   if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
   if (std::optional<Kernel> kernel = WinogradBackpropFilter(spec, shape)) return *std::move(kernel);
   if (std::optional<Kernel> kernel = MakeDirectBackpropFilter(spec, shape)) return *std::move(kernel);
+  if (std::optional<Kernel> kernel = MakeDepthwiseBackpropFilter(spec, shape)) return *std::move(kernel);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(
         std::optional<Kernel> kernel,

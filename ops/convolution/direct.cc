@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/base/parallel.h"
+#include "ops/convolution/taps_impl.h"
 #include "ops/simd/product_impl.h"
 
 namespace belfry::ops {
@@ -19,24 +20,6 @@ constexpr int64_t kDepth = 16 * 1024 / (kWidth * static_cast<int64_t>(sizeof(flo
 constexpr int64_t kRows = 96;
 
 int64_t Parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
-struct Interval {
-  int64_t begin, end;
-  int64_t size() const { return std::max<int64_t>(end - begin, 0); }
-};
-// The outputs whose input for tap `tap` is on the image.
-Interval OnImage(int64_t outputs, int64_t inputs, int64_t stride, int64_t pad, int64_t tap, int64_t dilation) {
-  const int64_t offset = pad - tap * dilation;  // the input is output * stride - offset
-  const int64_t begin = offset > 0 ? Parts(offset, stride) : 0;
-  const int64_t last = inputs - 1 + offset;
-  return {begin, last < 0 ? 0 : std::min(outputs, last / stride + 1)};
-}
-Interval Rows(const Conv2DShape& p, int64_t r) {
-  return OnImage(p.out_h(), p.h, p.stride_h, p.pad_top, r, p.dilation_h);
-}
-Interval Columns(const Conv2DShape& p, int64_t s) {
-  return OnImage(p.out_w(), p.w, p.stride_w, p.pad_left, s, p.dilation_w);
-}
 
 // The input, with all its channels, of output `ow` of line `line` (n out_h + oh) for a tap.
 const float* InputOf(const Conv2DShape& p, const float* x, int64_t line, int64_t ow, int64_t r, int64_t s) {

@@ -5,6 +5,7 @@
 #include "ops/activation/add_and_mask_impl.h"
 #include "ops/activation/epilogue_impl.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/convolution/conv2d_depthwise_impl.h"
 #include "ops/convolution/conv2d_direct_impl.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/conv2d_winograd_impl.h"
@@ -38,6 +39,7 @@ absl::StatusOr<Kernel> MakeFusedConv2D(const KernelSpec& spec) {
     if (product.has_value()) return *std::move(product);
     if (IsReluAtMost(epilogue)) {
       if (std::optional<Kernel> direct = MakeDirectForward(spec, shape, relu)) return *std::move(direct);
+      if (std::optional<Kernel> own = MakeDepthwiseForward(spec, shape, relu)) return *std::move(own);
     }
     const bool whole = onednn::Applies(epilogue);
     const onednn::Conv2DForwardOptions options{.bias = true, .post_ops = whole ? epilogue : Epilogue()};
@@ -55,8 +57,10 @@ absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
     if (std::optional<Kernel> fast = WinogradBackpropFilter(spec, shape)) return *std::move(fast);
-    if (const std::optional<Kernel> direct = MakeDirectBackpropFilter(spec, shape)) {
-      const auto make = [&direct](const KernelSpec&) { return *direct; };
+    std::optional<Kernel> own = MakeDirectBackpropFilter(spec, shape);
+    if (!own.has_value()) own = MakeDepthwiseBackpropFilter(spec, shape);
+    if (own.has_value()) {
+      const auto make = [&own](const KernelSpec&) { return *own; };
       return MakeFilterThenBias(spec, make, &MakeBiasAddGrad);
     }
     ASSIGN_OR_RETURN(

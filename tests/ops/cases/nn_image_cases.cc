@@ -320,6 +320,7 @@ std::vector<OpCase> NnImageCases() {
       ConvCase("Conv2DDilated", {1, 7, 8, 2}, {3, 2, 2, 3}, {.dilation_h = 2, .dilation_w = 3}),
       ConvCase("Conv2DGroups", {1, 4, 4, 6}, {3, 3, 2, 9}, {.groups = 3}, {{{2, 6, 6, 24}, {3, 3, 8, 48}}}),
       ConvCase("Conv2DDepthwise", {1, 4, 4, 5}, {3, 3, 1, 5}, {.stride_h = 2, .stride_w = 2, .groups = 5}),
+      ConvCase("Conv2DDepthwiseVectors", {2, 3, 4, 16}, {3, 3, 1, 16}, {.padding = Padding::Same(), .groups = 16}),
       PoolCase("MaxPool", true, {2, 5, 6, 3}, {.height = 3, .width = 3},
                {{{1, 1, 1, 1}}, {{0, 4, 4, 3}}, {{2, 12, 12, 17}}, {{2, 24, 24, 64}}}),
       PoolCase("MaxPoolValid", true, {2, 5, 6, 3},
