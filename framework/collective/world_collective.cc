@@ -63,9 +63,10 @@ class WorldCollective final : public Collective {
       RETURN_IF_ERROR(Meet(summed_, participant, stream, run, deadline));
     }
     if (!messages_.spread.empty()) {
-      if (participant == 0 && messages_.total != nullptr) *messages_.total = TotalWeight();
+      // Process 0, which adds up, has all weights; the others receive their sum.
+      if (participant == 0 && messages_.adds_up && messages_.total != nullptr) *messages_.total = TotalWeight();
       RETURN_IF_ERROR(Exchange(messages_.spread, *spread_, participant, stream, run, deadline));
-      if (messages_.total != nullptr) status = CheckTotalWeight(spec_, *messages_.total);
+      if (status.ok() && messages_.total != nullptr) status = CheckTotalWeight(spec_, *messages_.total);
       CopyFromFirst(participant);
     }
     RETURN_IF_ERROR(Meet(done_, participant, stream, run, deadline));
