@@ -31,6 +31,7 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
@@ -327,15 +328,20 @@ TEST(World, AMessageThatStopsHalfwayIsGivenUp) {
   EXPECT_THAT(Text(results[2]), HasSubstr(": no answer before the deadline from task 1 ("));
 }
 
-TEST(World, ACancelledExchangeEnds) {
+TEST(World, ACancelledExchangeEndsAndNoLongerWaits) {
   const auto results = RunRanks(2, {}, [](World& world) -> absl::Status {
-    if (world.rank() == 1) return absl::OkStatus();
+    if (world.rank() == 1) {
+      absl::SleepFor(absl::Milliseconds(300));  // it answers a roll call
+      return absl::OkStatus();
+    }
     const absl::Time begin = SteadyNow();
     char byte;
     Transfers transfers;
     transfers.Receive(1, {&byte, 1});
-    return world.Exchange(world.NewTag(), transfers, absl::InfiniteFuture(),
-                          [&] { return SteadyNow() - begin > absl::Milliseconds(20); });
+    const absl::Status status = world.Exchange(world.NewTag(), transfers, absl::InfiniteFuture(),
+                                               [&] { return SteadyNow() - begin > absl::Milliseconds(20); });
+    EXPECT_THAT(world.RollCall(), Not(HasSubstr("waiting for task")));
+    return status;
   });
   EXPECT_EQ(results[0].code(), absl::StatusCode::kCancelled);
 }
