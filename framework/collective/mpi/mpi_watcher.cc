@@ -14,6 +14,10 @@ namespace belfry {
 namespace {
 
 constexpr absl::Duration kInterval = absl::Milliseconds(100), kPatience = absl::Seconds(1);
+// A poll tests a receive of each process, so the nap before the next one grows with the wait: to an eighth of it, and
+// to no more than kInterval.
+constexpr absl::Duration kShortestNap = absl::Milliseconds(1);
+constexpr int64_t kNapsShare = 8;
 
 }  // namespace
 
@@ -146,11 +150,13 @@ void MpiWatcher::SetPosition(std::function<std::string()> position) {
 }
 
 bool MpiWatcher::PollUntil(absl::Time deadline, const std::function<bool()>& done) {
-  while (true) {
+  for (const absl::Time begin = SteadyNow();;) {
     if (!Poll().ok()) return false;
     if (done()) return true;
-    if (SteadyNow() >= deadline) return false;
-    absl::SleepFor(absl::Milliseconds(1));
+    const absl::Time now = SteadyNow();
+    if (now >= deadline) return false;
+    const absl::Duration nap = std::min(std::max((now - begin) / kNapsShare, kShortestNap), kInterval);
+    absl::SleepFor(std::min(nap, deadline - now));
   }
 }
 

@@ -16,13 +16,15 @@ absl::StatusOr<std::unique_ptr<Watchdog>> Watchdog::Start(absl::Time deadline, s
   std::unique_ptr<Watchdog> watchdog(new Watchdog);
   const auto watch = [dog = watchdog.get(), deadline, status, message = std::move(message), notice = std::move(notice),
                       notice_at = SteadyNow() + notice_after] {
-    const MutexLock lock(dog->mutex_);
-    const auto done = [dog]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(dog->mutex_) { return dog->done_; };
-    if (!notice.empty() && notice_at < deadline) {
-      if (dog->mutex_.AwaitUntil(notice_at, done)) return;
-      std::fprintf(stderr, "%s\n", notice.c_str());
+    {
+      const MutexLock lock(dog->mutex_);
+      const auto done = [dog]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(dog->mutex_) { return dog->done_; };
+      if (!notice.empty() && notice_at < deadline) {
+        if (dog->mutex_.AwaitUntil(notice_at, done)) return;
+        std::fprintf(stderr, "%s\n", notice.c_str());
+      }
+      if (dog->mutex_.AwaitUntil(deadline, done)) return;
     }
-    if (dog->mutex_.AwaitUntil(deadline, done)) return;
     std::fprintf(stderr, "%s\n", message.c_str());
     _exit(status);
   };
