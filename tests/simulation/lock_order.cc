@@ -43,7 +43,8 @@ void LockOrder::Add(const std::vector<uint64_t>& held, uint64_t taken) {
     Edge edge{.from = from, .to = taken, .calls = {}};
     backtrace(edge.calls.data(), static_cast<int>(edge.calls.size()));
     std::vector<Edge> cycle = {edge};
-    if (Find(taken, from, cycle)) {
+    std::unordered_set<uint64_t> visited;
+    if (from == taken || Find(taken, from, visited, cycle)) {
       const auto is_same = [&](const std::vector<Edge>& other) { return other[0].calls == edge.calls; };
       if (std::none_of(cycles_.begin(), cycles_.end(), is_same)) cycles_.push_back(std::move(cycle));
     }
@@ -51,14 +52,13 @@ void LockOrder::Add(const std::vector<uint64_t>& held, uint64_t taken) {
   }
 }
 
-bool LockOrder::Find(uint64_t from, uint64_t end, std::vector<Edge>& way) const {
+bool LockOrder::Find(uint64_t from, uint64_t end, std::unordered_set<uint64_t>& visited, std::vector<Edge>& way) const {
   const auto found = edges_.find(from);
   if (found == edges_.end()) return false;
   for (const Edge& edge : found->second) {
-    // Cycles that were found before are part of the graph.
-    if (std::any_of(way.begin(), way.end(), [&](const Edge& before) { return before.to == edge.to; })) continue;
+    if (!visited.insert(edge.to).second) continue;
     way.push_back(edge);
-    if (edge.to == end || Find(edge.to, end, way)) return true;
+    if (edge.to == end || Find(edge.to, end, visited, way)) return true;
     way.pop_back();
   }
   return false;
@@ -67,7 +67,9 @@ bool LockOrder::Find(uint64_t from, uint64_t end, std::vector<Edge>& way) const 
 std::vector<std::string> LockOrder::Cycles() const {
   std::vector<std::string> texts;
   for (const std::vector<Edge>& cycle : cycles_) {
-    std::string& text = texts.emplace_back("mutexes are locked in orders that can deadlock:");
+    const bool again = cycle.size() == 1;
+    std::string& text = texts.emplace_back(again ? "a thread locks a mutex that it holds:"
+                                                 : "mutexes are locked in orders that can deadlock:");
     for (const Edge& edge : cycle) {
       absl::StrAppend(&text, "\n    mutex ", edge.from, ", then ", edge.to, " in ", Names(edge.calls));
     }

@@ -256,13 +256,14 @@ uint64_t Scheduler::NumberOf(pthread_mutex_t& mutex) {
   return reinterpret_cast<uint64_t>(word);
 }
 
-// It does not wait, so that it adds nothing to the order.
+// It does not wait, so it adds nothing to the order.
 int Scheduler::TryLock(pthread_mutex_t& mutex) {
   if (mutex.__data.__lock == 0) {
     Hold(mutex);
     return 0;
   }
-  return mutex.__data.__owner == running_->number ? Lock(mutex) : EBUSY;
+  const bool recursive = mutex.__data.__kind == PTHREAD_MUTEX_RECURSIVE_NP;
+  return recursive && mutex.__data.__owner == running_->number ? Lock(mutex) : EBUSY;
 }
 
 int Scheduler::Unlock(pthread_mutex_t& mutex) {

@@ -1,10 +1,13 @@
 // The simulation itself: virtual threads and clocks, and that it finds what is wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -167,6 +170,52 @@ TEST_F(Simulation, ACycleOfThreeLocksIsFound) {
     LockForward(c, a);
   });
   ASSERT_EQ(cycles.size(), 1u);
+}
+
+// 40 layers of two mutexes, each locked before both of the next layer: 2^40 ways lead through them.
+TEST_F(Simulation, ManyWaysWithoutACycleTakeLittleTime) {
+  const absl::Time begin = SteadyNow();
+  const std::vector<std::string> cycles = LockCycles(machine_, [] {
+    std::vector<Mutex> mutexes(80);
+    for (size_t i = 0; i + 2 < mutexes.size(); ++i) {
+      for (const size_t next : {i / 2 * 2 + 2, i / 2 * 2 + 3}) LockForward(mutexes[i], mutexes[next]);
+    }
+    Mutex first;
+    LockForward(first, mutexes[0]);
+    LockForward(mutexes[0], first);
+  });
+  EXPECT_EQ(cycles.size(), 1u);
+  EXPECT_LT(SteadyNow() - begin, absl::Seconds(10));
+}
+
+TEST_F(Simulation, AMutexThatItsThreadLocksAgainIsFound) {
+  Scheduler scheduler(machine_.stacks, /*seed=*/1, /*switch_every=*/0);
+  Mutex mutex;
+  const int process = scheduler.AddProcess(0, [&] { LockForward(mutex, mutex); });
+  scheduler.Run(kSecond);
+  EXPECT_EQ(scheduler.end(process), End::kNone);
+  EXPECT_THAT(scheduler.lock_order().Cycles(),
+              ElementsAre(ContainsRegex("a thread locks a mutex that it holds:\n.*LockForward")));
+}
+
+// As in the C library.
+TEST_F(Simulation, ATryToLockDoesNotWait) {
+  EXPECT_THAT(LockCycles(machine_,
+                         [] {
+                           pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER;
+                           EXPECT_EQ(pthread_mutex_trylock(&plain), 0);
+                           EXPECT_EQ(pthread_mutex_trylock(&plain), EBUSY);
+                           pthread_mutex_unlock(&plain);
+                           EXPECT_EQ(pthread_mutex_trylock(&plain), 0);
+                           pthread_mutex_unlock(&plain);
+                           std::recursive_mutex recursive;
+                           EXPECT_TRUE(recursive.try_lock());
+                           EXPECT_TRUE(recursive.try_lock());
+                           std::thread([&] { EXPECT_FALSE(recursive.try_lock()); }).join();
+                           recursive.unlock();
+                           recursive.unlock();
+                         }),
+              IsEmpty());
 }
 
 TEST_F(Simulation, OtherMutexesInTheSamePlaceAreNotTheSame) {
