@@ -115,11 +115,14 @@ class Tree {
   WorldMessages messages_;
 };
 
-// The most bytes that a process brings to a tree. With messages of a + n b seconds for n bytes, P processes that have n
-// bytes each take
-//   2 (P - 1) a + 2 n b               for direct messages, which a process sends and receives one after the other, and
-//   2 log2(P) a + (P + log2(P)) n b   for the tree, in which n P bytes reach process 0, and n of them come back;
-// so the tree is faster while n < 2 a / b, about, if P is large. That is 12 KB to 55 KB for the links of
+// The most bytes that a process brings to a tree. Where a message of n bytes takes `latency` + n `byte_time`, P
+// processes that have n bytes each take
+//   2 (P - 1) latency + 2 n byte_time              for direct messages, which a process sends and receives one after
+//   the
+//                                                  other, and
+//   2 log2(P) latency + (P + log2(P)) n byte_time  for the tree, in which n P bytes reach process 0, and n of them come
+//                                                  back;
+// so the tree is faster while n < 2 latency / byte_time, about, if P is large. That is 12 KB to 55 KB for the links of
 // trainers/prediction/link_table.cc. Process 0 also adds up all that it gets, in one thread for each of its devices, at
 // about the speed of the fastest of these links, and each process of the tree has to wake up before the next one; both
 // leave a margin.

@@ -17,10 +17,10 @@ namespace {
 
 // The tag of AllGather and Broadcast.
 constexpr int kGatherTag = 0;
-// The most bytes of a process, on average, that AllGather sends through a tree. All n P bytes come down each of log2(P)
-// edges, one after the other, which takes longer than their direct way, but saves most of P messages of a seconds: with
-// b seconds for a byte, the tree is faster while n < a / (b log2(P)), about. That is 600 to 2,700 bytes for 1,000
-// processes over the links of trainers/prediction/link_table.cc.
+// The most bytes of a process, on average, that AllGather sends through a tree. All n P bytes of P processes come down
+// each of log2(P) edges, one after the other, which takes longer than their direct way, but saves the latencies of most
+// of P messages. So the tree is faster while n < latency / (time of a byte * log2(P)), about. That is 600 to 2,700
+// bytes for 1,000 processes over the links of trainers/prediction/link_table.cc.
 constexpr size_t kMostInTree = 1024;
 
 class Alone final : public World {
