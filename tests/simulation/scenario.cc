@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/units.h"
 #include "framework/collective/process_tree.h"
 
 namespace belfry::simulation {
@@ -101,8 +102,8 @@ Scenario Draw(uint64_t seed, int ranks) {
 }
 
 std::string ToString(const Scenario& s) {
-  std::string text = absl::StrCat("seed ", s.seed, ": ", s.ranks, " ranks, ", s.steps, " steps, ", s.elements,
-                                  " elements, fault: ", FaultName(s.fault));
+  std::string text = absl::StrCat("seed ", s.seed, ": ", Counted(s.ranks, "rank"), ", ", Counted(s.steps, "step"), ", ",
+                                  Counted(s.elements, "element"), ", fault: ", FaultName(s.fault));
   if (s.fault == Fault::kNone) return text;
   absl::StrAppend(&text, " of rank ", s.victim);
   if (s.fault == Fault::kCut) absl::StrAppend(&text, " to ", s.other);

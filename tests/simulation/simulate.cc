@@ -5,28 +5,126 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "framework/base/steady_time.h"
+#include "framework/base/units.h"
 #include "tests/simulation/check.h"
 
 ABSL_FLAG(int64_t, seeds, 2000, "The number of runs, each of a seed of its own");
-ABSL_FLAG(int64_t, seed, -1, "Run this seed alone, and print how each rank ends");
+ABSL_FLAG(int64_t, seed, -1, "Run this seed alone, and print how its ranks end");
 ABSL_FLAG(int64_t, first_seed, 0, "The first of the seeds");
 ABSL_FLAG(int, ranks, 0, "The number of ranks; 0: 2 to 168, drawn from the seed");
 ABSL_FLAG(int, jobs, 0, "Processes that share the seeds; 0: one for each core");
 
 namespace belfry::simulation {
 namespace {
+
+// A status without the name of the rank that has it, and without all but the first of adjacent lines that say the same
+// of tasks.
+std::string Shorten(int rank, const absl::Status& status) {
+  std::string text = status.ToString();
+  const std::string own = absl::StrCat("in task ", rank, " (");
+  if (const size_t at = text.find(own), end = text.find("): ", at); at != text.npos && end != text.npos) {
+    text.erase(at, end + 3 - at);
+  }
+  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  // What follows "task 3 (vm, pid 4)".
+  const auto said = [](absl::string_view line) { return line.substr(std::min(line.size(), line.find(")  "))); };
+  std::string shorter;
+  for (size_t begin = 0, end = 0; begin < lines.size(); begin = end) {
+    for (end = begin + 1;
+         end < lines.size() && !said(lines[begin]).empty() && said(lines[end]) == said(lines[begin]);) {
+      ++end;
+    }
+    absl::StrAppend(&shorter, begin == 0 ? "" : "\n", lines[begin]);
+    if (end > begin + 1) absl::StrAppend(&shorter, "\n  and ", Counted(end - begin - 1, "more task"), " likewise");
+  }
+  return shorter;
+}
+
+// Ranks that end alike, but for the time.
+struct Group {
+  std::string outcome;
+  bool named = false, failed = false;  // the scenario's fault is that of one of them; they end with an error, or never
+  std::vector<int> ranks = {};         // ascending
+  Nanoseconds first = kNever, last = 0;
+};
+
+std::vector<Group> GroupRanks(const Scenario& scenario, const std::vector<RankResult>& ranks) {
+  std::vector<Group> groups;
+  std::map<std::string, size_t> by_outcome;
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
+    const RankResult& result = ranks[rank];
+    const bool named = scenario.fault != Fault::kNone &&
+                       (rank == scenario.victim || (scenario.fault == Fault::kCut && rank == scenario.other));
+    std::string outcome = absl::StrCat(result.ended ? "" : "lost ", "after step ", result.steps, ": ",
+                                       Shorten(rank, result.status.status()));
+    // A named rank has a line of its own.
+    const auto [found, is_new] = by_outcome.emplace(named ? absl::StrCat("rank ", rank) : outcome, groups.size());
+    if (is_new) {
+      groups.push_back({.outcome = std::move(outcome), .named = named, .failed = !result.ended || !result.status.ok()});
+    }
+    Group& group = groups[found->second];
+    group.ranks.push_back(rank);
+    group.first = std::min(group.first, result.ended_at);
+    group.last = std::max(group.last, result.ended_at);
+  }
+  return groups;
+}
+
+// "rank 3", "ranks 0 to 4, 6, 8 to 9".
+std::string Names(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank" : "ranks";
+  for (size_t begin = 0, end = 0; begin < ranks.size(); begin = end) {
+    for (end = begin + 1; end < ranks.size() && ranks[end] == ranks[end - 1] + 1;) ++end;
+    absl::StrAppend(&text, begin == 0 ? " " : ", ", ranks[begin]);
+    if (end > begin + 1) absl::StrAppend(&text, " to ", ranks[end - 1]);
+  }
+  return text;
+}
+
+// Prints a line for those that end alike: the ranks whose fault the scenario has, then those that fail, then others.
+void PrintRanks(const Scenario& scenario, const std::vector<RankResult>& ranks) {
+  constexpr size_t kMostGroups = 32;
+  std::vector<Group> groups = GroupRanks(scenario, ranks);
+  std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+    return std::tuple(!a.named, !a.failed) < std::tuple(!b.named, !b.failed);
+  });
+  size_t left_out = 0, failed = 0;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const Group& group = groups[i];
+    if (i >= kMostGroups) {
+      left_out += group.ranks.size();
+      if (group.failed) failed += group.ranks.size();
+      continue;
+    }
+    std::string end;
+    if (group.last < kNever) {
+      const bool alone = group.ranks.size() == 1;
+      absl::StrAppend(&end, alone ? "ends at " : "end at ", absl::FormatDuration(ToDuration(group.first)));
+      if (group.last > group.first) absl::StrAppend(&end, " to ", absl::FormatDuration(ToDuration(group.last)));
+      absl::StrAppend(&end, " ");
+    }
+    std::printf("%s, %s%s\n", Names(group.ranks).c_str(), end.c_str(), group.outcome.c_str());
+  }
+  if (left_out > 0) std::printf("and %s, of which %zu failed\n", Counted(left_out, "more rank").c_str(), failed);
+}
 
 // Prints what does not hold of a run. True if all does.
 bool Holds(uint64_t seed, Machine& machine, bool verbose) {
@@ -35,13 +133,7 @@ bool Holds(uint64_t seed, Machine& machine, bool verbose) {
   const Report report = Simulate(scenario, machine);
   if (verbose) {
     std::printf("%s\n", ToString(scenario).c_str());
-    for (size_t rank = 0; rank < report.disturbed.ranks.size() && rank < 32; ++rank) {
-      const RankResult& result = report.disturbed.ranks[rank];
-      std::printf(
-          "rank %zu, %s after step %d: %s\n", rank,
-          result.ended ? absl::StrCat("ends at ", absl::FormatDuration(ToDuration(result.ended_at))).c_str() : "lost",
-          static_cast<int>(result.steps), result.status.status().ToString().c_str());
-    }
+    PrintRanks(scenario, report.disturbed.ranks);
     std::printf("%lld messages, %lld switches, fingerprint %016llx, %s\n",
                 static_cast<long long>(report.disturbed.messages), static_cast<long long>(report.disturbed.switches),
                 static_cast<unsigned long long>(report.fingerprint),
@@ -135,7 +227,7 @@ int Main(size_t arguments) {
   int jobs = absl::GetFlag(FLAGS_jobs);
   if (jobs <= 0) jobs = static_cast<int>(std::thread::hardware_concurrency());
   const bool all = RunAll(jobs);
-  std::printf("%lld seeds in %s: %s\n", static_cast<long long>(absl::GetFlag(FLAGS_seeds)),
+  std::printf("%s in %s: %s\n", Counted(absl::GetFlag(FLAGS_seeds), "seed").c_str(),
               absl::FormatDuration(absl::Trunc(SteadyNow() - begin, absl::Milliseconds(100))).c_str(),
               all ? "all hold" : "some do not hold; --seed=N shows one again");
   return all ? 0 : 1;
