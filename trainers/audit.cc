@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/status.h"
 #include "trainers/audit/check.h"
 #include "trainers/audit/compare.h"
@@ -56,6 +57,13 @@ absl::StatusOr<int> Audit(const std::vector<std::string>& arguments) {
   }
   if (directories.size() == 2 && step >= 0) {
     return absl::InvalidArgumentError("--replay repeats steps of one run, but two are named");
+  }
+  if (step < -1) {
+    return absl::InvalidArgumentError(absl::StrCat("--replay=", step, ": name a step of the run, from 0, or leave the flag out"));
+  }
+  if (directories.size() == 1 && step < 0 && !flags.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("the flags after -- (", absl::StrJoin(flags, " "),
+                                                   ") are for a replay: add --replay=STEP, or leave them out"));
   }
   std::vector<RunRecord> runs;
   bool intact = true;
