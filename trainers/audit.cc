@@ -59,7 +59,8 @@ absl::StatusOr<int> Audit(const std::vector<std::string>& arguments) {
     return absl::InvalidArgumentError("--replay repeats steps of one run, but two are named");
   }
   if (step < -1) {
-    return absl::InvalidArgumentError(absl::StrCat("--replay=", step, ": name a step of the run, from 0, or leave the flag out"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--replay=", step, ": name a step of the run, from 0, or leave the flag out"));
   }
   if (directories.size() == 1 && step < 0 && !flags.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("the flags after -- (", absl::StrJoin(flags, " "),

@@ -30,10 +30,23 @@ void CheckTensors(const std::string& path, std::vector<std::string>& problems) {
   }
 }
 
+// A checkpoint without a record. A kill may come between it and its record, but not before the one that announces it;
+// those older than a chain that began anew have neither.
+void CheckUnrecorded(const io::CheckpointFile& file, const RunRecord& run, CheckedRun& checked) {
+  const bool covered = !run.starts.empty() && file.step >= run.starts.front().step;
+  if (covered && !run.saves.contains(file.step)) {
+    checked.problems.push_back(absl::StrCat(file.path, ": ", kChainFile, " has no record that it was about to be ",
+                                            "written, so the end of ", kChainFile,
+                                            " is missing or the checkpoint is not of this run"));
+  } else {
+    checked.notes.push_back(absl::StrCat(file.path, ": the chain has no record of it", run.ended ? "" : " yet"));
+  }
+}
+
 void CheckCheckpoint(const io::CheckpointFile& file, const RunRecord& run, CheckedRun& checked) {
   const auto found = run.checkpoints.find(file.step);
   if (found == run.checkpoints.end()) {
-    checked.notes.push_back(absl::StrCat(file.path, ": the chain has no record of it", run.ended ? "" : " yet"));
+    CheckUnrecorded(file, run, checked);
   } else {
     const absl::StatusOr<std::string> header = HeaderDigest(file.path);
     if (!header.ok()) {
@@ -50,13 +63,24 @@ void CheckCheckpoint(const io::CheckpointFile& file, const RunRecord& run, Check
   CheckTensors(file.path, checked.problems);
 }
 
-// Returns the number of checkpoints that are there.
-size_t CheckCheckpoints(const RunRecord& run, CheckedRun& checked) {
+// "5 of 21 checkpoints, 1 without a record".
+std::string Summary(int64_t there, int64_t unrecorded, int64_t recorded) {
+  if (recorded == 0) return absl::StrCat(Counted(there, "checkpoint"), there == 0 ? "" : ", none recorded");
+  return absl::StrCat(there - unrecorded, " of ", Counted(recorded, "checkpoint"),
+                      unrecorded == 0 ? "" : absl::StrCat(", ", unrecorded, " without a record"));
+}
+
+// Returns a summary of them.
+std::string CheckCheckpoints(const RunRecord& run, CheckedRun& checked) {
   const absl::StatusOr<std::vector<io::CheckpointFile>> files = io::ListCheckpoints(CheckpointFolder(run.directory));
   if (!files.ok() && !absl::IsNotFound(files.status())) checked.problems.emplace_back(files.status().message());
   const std::vector<io::CheckpointFile> there = files.ok() ? *files : std::vector<io::CheckpointFile>();
   for (const io::CheckpointFile& file : there) CheckCheckpoint(file, run, checked);
-  if (run.checkpoints.empty()) return there.size();
+  const auto unrecorded =
+      std::count_if(there.begin(), there.end(), [&](const auto& file) { return !run.checkpoints.contains(file.step); });
+  const std::string summary = Summary(static_cast<int64_t>(there.size()), static_cast<int64_t>(unrecorded),
+                                      static_cast<int64_t>(run.checkpoints.size()));
+  if (run.checkpoints.empty()) return summary;
   const auto& [step, last] = *run.checkpoints.rbegin();
   const bool found = std::any_of(there.begin(), there.end(), [at = step](const auto& file) { return file.step == at; });
   if (!found) {
@@ -64,7 +88,7 @@ size_t CheckCheckpoints(const RunRecord& run, CheckedRun& checked) {
                                             ": the last checkpoint that the chain records (line ", last.line,
                                             ") is not there"));
   }
-  return there.size();
+  return summary;
 }
 
 int64_t LinesBefore(absl::string_view text, size_t offset) {
@@ -139,7 +163,7 @@ CheckedRun CheckRun(const RunRecord& run) {
   if (run.starts.empty()) checked.problems.push_back(absl::StrCat(kChainFile, ": it has no record of a start"));
   if (!run.ended) checked.notes.push_back("the run goes on, or was killed: the chain has no record of its end");
   CheckBatches(run, checked);
-  const size_t there = CheckCheckpoints(run, checked);
+  const std::string checkpoints = CheckCheckpoints(run, checked);
   for (const auto& [name, parts] : run.logs) {
     CheckLog((fs::path(run.directory) / name).string(), name, parts, run, checked);
   }
@@ -149,8 +173,7 @@ CheckedRun CheckRun(const RunRecord& run) {
   for (const auto& [path, starts] : run.data) CheckData(path, starts, checked);
   checked.summary =
       absl::StrCat(Counted(static_cast<int64_t>(run.records), "record"), " of ", Counted(run.steps, "step"), "; ",
-                   there, " of ", Counted(static_cast<int64_t>(run.checkpoints.size()), "checkpoint"), ", ",
-                   Counted(static_cast<int64_t>(run.logs.size()), "log"), ", ",
+                   checkpoints, ", ", Counted(static_cast<int64_t>(run.logs.size()), "log"), ", ",
                    Counted(static_cast<int64_t>(run.data.size()), "file"), " of data");
   return checked;
 }

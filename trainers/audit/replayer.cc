@@ -21,6 +21,7 @@
 #include "framework/io/file.h"
 #include "trainers/chain/json_impl.h"
 #include "trainers/chain/replay.h"
+#include "trainers/chain/run_chain.h"
 #include "trainers/loop/run_checkpoints.h"
 
 namespace belfry::trainers {
@@ -174,6 +175,11 @@ std::vector<std::string> ReplayArguments(const RecordedStart& start, const std::
 }
 
 absl::StatusOr<ReplayedSteps> Replayer::Run(const RunRecord& run, int64_t from, int64_t until, int64_t results_of) {
+  if (!run.damage.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(run.directory, ": ", kChainFile,
+                                                      " is damaged, so the program and the flags that it names are ",
+                                                      "not run; replay from an intact copy of it"));
+  }
   const RecordedStart* start = run.StartOf(from);
   if (start == nullptr) return absl::FailedPreconditionError(absl::StrCat(run.directory, ": no record of a start"));
   RETURN_IF_ERROR(CheckSameFlags(run, *start, until));

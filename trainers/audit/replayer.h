@@ -39,7 +39,8 @@ class Replayer {
 
   // Runs steps [from, until), from the checkpoint of `from` or, for the first step of the run, from its initial values.
   // `results_of`: the step whose nodes' results are wanted; -1: none. NotFound: the program is not there.
-  // FailedPrecondition: the run went on with other flags in between, or the replay failed, with what it printed.
+  // FailedPrecondition: the chain is damaged, the run went on with other flags in between, or the replay failed, with
+  // what it printed.
   absl::StatusOr<ReplayedSteps> Run(const RunRecord& run, int64_t from, int64_t until, int64_t results_of = -1);
 
   // Processes so far.

@@ -64,6 +64,7 @@ void AddRecord(const Json& record, size_t line, RunRecord& run) {
   run.steps = std::max(run.steps, step);
   if (kind == "start") run.starts.push_back(StartIn(record, step));
   if (kind == "batches") AddBatches(record, run);
+  if (kind == "save") run.saves.insert(step);
   if (kind == "checkpoint") {
     run.checkpoints[step] = {
         .file = file, .header = StringIn(record, "header"), .weights = StringIn(record, "weights"), .line = line};

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct RunRecord {
   std::vector<std::string> damage;  // of the chain itself: "chain.jsonl, line 12: ..."
   std::vector<RecordedStart> starts;
   std::map<int64_t, RecordedCheckpoint> checkpoints;
+  std::set<int64_t> saves;  // steps after which a checkpoint was about to be written
   std::map<int64_t, std::string> batches;
   std::map<std::string, std::vector<std::string>> plans;   // digests by purpose, "training"
   std::map<std::string, std::vector<RecordedBytes>> logs;  // by name in the directory, ascending, without overlaps

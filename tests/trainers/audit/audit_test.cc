@@ -135,6 +135,48 @@ TEST_F(Audit, NamesWhatIsMissing) {
   EXPECT_TRUE(absl::IsNotFound(ReadRun(File("run")).status()));
 }
 
+// A kill leaves the `save` of each checkpoint that is there; a chain without it has lost its end.
+TEST_F(Audit, TellsACutChainFromAKill) {
+  Train("run", "--steps=40 --checkpoint_every=10");
+  const std::string chain = Contents(File("run/chain.jsonl"));
+  const auto record_at = [&](const std::string& kind, int step) {
+    return chain.find(absl::StrCat("{\"record\":\"", kind, "\",\"step\":", step, ","));
+  };
+  Write(File("run/chain.jsonl"), chain.substr(0, record_at("checkpoint", 40)));
+  EXPECT_THAT(Check("run").problems, IsEmpty());
+  EXPECT_THAT(Check("run").summary, HasSubstr("; 3 of 3 checkpoints, 1 without a record, 2 logs"));
+  for (const size_t size : {record_at("save", 40), record_at("save", 30)}) {
+    Write(File("run/chain.jsonl"), chain.substr(0, size));
+    const std::vector<std::string> problems = Check("run").problems;
+    ASSERT_FALSE(problems.empty());
+    EXPECT_THAT(problems.back(), HasSubstr("step-00000040.safetensors: chain.jsonl has no record that it was about"));
+  }
+  // A chain that began anew at a checkpoint has no records of older ones.
+  fs::remove(File("run/chain.jsonl"));
+  fs::remove(File("run/checkpoints/latest"));
+  fs::create_symlink("step-00000030.safetensors", File("run/checkpoints/latest"));
+  fs::remove(File("run/checkpoints/step-00000040.safetensors"));
+  Train("run", "--steps=50 --checkpoint_every=10");
+  EXPECT_THAT(Check("run").problems, IsEmpty());
+  EXPECT_THAT(Check("run").notes, ElementsAre(HasSubstr("step-00000010"), HasSubstr("step-00000020")));
+  Write(File("run/chain.jsonl"), "");
+  EXPECT_THAT(Check("run").problems, ElementsAre(HasSubstr("no record of a start")));
+  EXPECT_THAT(Check("run").summary, HasSubstr("; 5 checkpoints, none recorded, 0 logs"));
+}
+
+TEST_F(Audit, RunsNoProgramThatADamagedChainNames) {
+  Train("run", "--steps=20 --checkpoint_every=10");
+  std::string chain = Contents(File("run/chain.jsonl"));
+  const size_t line = chain.find("{\"record\":\"batches\"");
+  chain.erase(line, chain.find('\n', line) + 1 - line);
+  Write(File("run/chain.jsonl"), chain);
+  Replayer replayer({});
+  const absl::Status replayed = ReplayAround(Record("run"), 15, replayer).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(replayed)) << replayed;
+  EXPECT_THAT(replayed.message(), HasSubstr("chain.jsonl is damaged"));
+  EXPECT_EQ(replayer.runs(), 0);
+}
+
 TEST_F(Audit, RunThatGoesOnHasTheRecordsOfAnUndisturbedOne) {
   Train("whole", "--steps=150 --checkpoint_every=10");
   Train("parts", "--steps=47 --checkpoint_every=10");
