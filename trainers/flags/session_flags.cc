@@ -34,7 +34,8 @@ ABSL_FLAG(bool, allow_soft_placement, false,
 ABSL_FLAG(
     bool, verify_plan, false,
     "Prove of each plan, before it runs, that every kernel reads what the program says, in any order of execution "
-    "that the plan allows, and print the certificate; a flaw ends the run.");
+    "that the plan allows, and that averages and updates are those of the graph, with all towers; print the "
+    "certificate. A flaw ends the run.");
 ABSL_FLAG(std::string, dump_plan, "",
           "Directory for the program after every compiler pass, as text and as Graphviz. Created if missing.");
 ABSL_FLAG(double, step_timeout, -1,

@@ -214,6 +214,7 @@ class Checker {
     switch (node.op->kind) {
       case OpKind::kPlaceholder: return SetAll(outputs, OriginOfFeed({index, 0}));
       case OpKind::kVariable:
+        Add(*node.source, used_);
         return SetAll(outputs, {Origin::Kind::kVariables, graph_.VariableOf(*node.source).replica()});
       case OpKind::kConst:
       case OpKind::kNoOp: return absl::OkStatus();
@@ -239,6 +240,10 @@ class Checker {
     }
     ASSIGN_OR_RETURN(outputs, VisitKernel(node, inputs));
     return absl::OkStatus();
+  }
+  void Add(const Node& variable, std::map<std::string, std::set<int>>& replicas) const {
+    const Variable added = graph_.VariableOf(variable);
+    if (added.trainable()) replicas[added.name()].insert(added.replica());
   }
   absl::Status SetAll(std::vector<int>& outputs, const Origin& origin) {
     const int set = sets_.NewSet();
@@ -278,12 +283,13 @@ class Checker {
   // a part of another has a name of its own.
   absl::Status CheckOp(const ProgramNode& node, int set) {
     const Node& source = *node.source;
+    const Node* const variable = UpdatedBy(source);
+    if (variable != nullptr) Add(*variable, updated_);
     if (node.op != &source.op() || node.name != source.name()) return absl::OkStatus();
     const int expected = of_graph_.Of(source);
     if (const auto missing = sets_.Beyond(expected, set, /*all=*/false)) {
       return Flaw(node, absl::StrCat("does not depend on ", Describe(*missing), ", as it does in the graph"));
     }
-    const Node* const variable = UpdatedBy(source);
     if (variable == nullptr) return absl::OkStatus();
     if (const auto more = sets_.Beyond(set, expected, /*all=*/false)) {
       return Flaw(node, absl::StrCat("depends on ", Describe(*more), ", which it does not in the graph"));
@@ -337,6 +343,16 @@ class Checker {
   const std::string& Reduction(int64_t collective) const {
     return ranks_[collective].begin()->second->attrs().String("reduction");
   }
+  // A copy that the step reads and leaves as it is, while averages update another.
+  absl::Status CheckAllUpdated(const std::string& name, int64_t collective) const {
+    for (const int replica : used_.at(name)) {
+      if (updated_.at(name).count(replica) > 0) continue;
+      return Wrong(absl::StrCat("a copy of variable '", name, "' is updated by collective ",
+                                program_.collectives[collective].name, ", and that of replica ", replica,
+                                ", which the step reads, by nothing"));
+    }
+    return absl::OkStatus();
+  }
   // Copies that are sent from one to the others differ in how they are made.
   absl::StatusOr<int64_t> CheckCopies() const {
     int64_t averaged = 0;
@@ -355,6 +371,7 @@ class Checker {
           }
         }
       }
+      if (!by.empty()) RETURN_IF_ERROR(CheckAllUpdated(name, *by.begin()));
       for (const int64_t collective : by) {
         if (ranks_[collective].size() >= copies.size() || Reduction(collective) == "broadcast") continue;
         return Wrong(absl::StrCat("the ", copies.size(), " copies of variable '", name, "' depend on collective ",
@@ -372,6 +389,8 @@ class Checker {
   GraphOrigins of_graph_;
   int none_ = 0;
   std::vector<std::vector<int>> of_;  // by node, by output
+  // By trained variable: the replicas that the step uses, and those that it updates in any way.
+  std::map<std::string, std::set<int>> used_, updated_;
   // By trained variable and replica: the collectives that its updates depend on.
   std::map<std::string, std::map<int, std::set<int64_t>>> copies_;
 };
@@ -382,7 +401,7 @@ absl::StatusOr<int64_t> CheckOrigins(const Program& program, const std::vector<G
   if (program.nodes.empty()) return 0;
   for (const Value& feed : program.feeds) {
     // Nodes do not tell which of several outputs is fed.
-    if (program.nodes[feed.node].source->outputs().size() > 1) return 0;
+    if (program.nodes[feed.node].source->outputs().size() > 1) return -1;
   }
   return Checker(program, ranks).Run();
 }

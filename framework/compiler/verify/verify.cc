@@ -10,6 +10,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 #include "framework/compiler/verify/collectives_impl.h"
 #include "framework/compiler/verify/history_impl.h"
 #include "framework/compiler/verify/origins_impl.h"
@@ -409,10 +410,19 @@ absl::Status Verifier::CheckFetches() {
 }  // namespace
 
 std::string PlanCertificate::ToText() const {
-  return absl::StrCat("Verified: ", nodes, " nodes on ", streams, " streams with ", waits, " waits; ", reads,
-                      " reads see what the program says, and ", writes, " writes wait for what was there; ",
-                      collectives, " collectives of ", ranks, " ranks meet in one order; ", averaged,
-                      " updates of trained variables have their averages; ", fetches, " results stay to the end.");
+  const auto verb = [](int64_t count, absl::string_view one, absl::string_view more) {
+    return count == 1 ? one : more;
+  };
+  const std::string averages =
+      averaged < 0 ? "averages were not checked, as a node of several outputs is fed"
+                   : absl::StrCat(Counted(averaged, "update"), verb(averaged, " of a trained variable has its averages",
+                                                                    " of trained variables have their averages"));
+  return absl::StrCat("Verified: ", Counted(nodes, "node"), " on ", Counted(streams, "stream"), " with ",
+                      Counted(waits, "wait"), "; ", Counted(reads, "read"), verb(reads, " sees", " see"),
+                      " what the program says, and ", Counted(writes, "write"), verb(writes, " waits", " wait"),
+                      " for what was there; ", Counted(collectives, "collective"), " of ", Counted(ranks, "rank"),
+                      verb(collectives, " meets", " meet"), " in one order; ", averages, "; ",
+                      Counted(fetches, "result"), verb(fetches, " stays", " stay"), " to the end.");
 }
 
 absl::StatusOr<PlanCertificate> VerifyPlan(const Plan& plan) { return Verifier(plan).Run(); }

@@ -17,7 +17,7 @@ struct PlanCertificate {
   int64_t nodes = 0, streams = 0, waits = 0;  // that run; that run them; between streams
   int64_t reads = 0, writes = 0;              // of operands, each ordered against all others of the same bytes
   int64_t collectives = 0, ranks = 0, fetches = 0;
-  int64_t averaged = 0;  // copies of trained variables whose updates depend on averages
+  int64_t averaged = 0;  // copies of trained variables whose updates depend on averages; -1: not checked
   // A sentence for logs and dumps.
   std::string ToText() const;
 };
@@ -38,8 +38,9 @@ struct PlanCertificate {
 //   of its inputs, side by side as they are given.
 // - Averages and updates have the graph's operands, by the feeds, the replicas of variables and the collectives that
 //   these depend on: ranks have the values of their own towers, no sum lacks a tower, and gradients pass each average
-//   as often as in the graph. All copies of a trained variable have the same averages, with a rank for each copy; a
-//   parameter device's and independent towers' have none.
+//   as often as in the graph. All copies of a trained variable that the step uses have the same averages, with a rank
+//   for each copy; a parameter device's and independent towers' have none. If a node of several outputs is fed, none of
+//   this is checked, and the certificate says so.
 // - The lists of variables that the step needs and writes are complete.
 //
 // It takes for granted that kernels touch nothing but their operands and workspace, and that passes before (fusing,

@@ -92,10 +92,12 @@ class AveragedTowers {
     const Scope scope = scopes[tower].InPhase(Phase::kUpdate, &variables[tower].node());
     targets_.push_back(ops::AssignSub(scope, variables[tower], gradient).node);
   }
+  void Assign(int tower, Output value) { targets_.push_back(ops::Assign(scopes[tower], variables[tower], value).node); }
+  void Fetch(Output output) { fetches_.push_back(output); }
   // What is wrong with the plan; empty if nothing is.
   std::string Flaw() {
     session_ = *Session::Create(graph_, devices_);
-    const auto prepared = session_->Prepare(feeds_, {}, targets_);
+    const auto prepared = session_->Prepare(feeds_, fetches_, targets_);
     const absl::Status status = prepared.ok() ? VerifyPlan((*prepared)->plan()).status() : prepared.status();
     return std::string(status.message());
   }
@@ -109,6 +111,7 @@ class AveragedTowers {
   Graph graph_{BuiltinOps()};
   std::unique_ptr<Session> session_;
   std::vector<FeedSpec> feeds_;
+  std::vector<Output> fetches_;
   std::vector<const Node*> targets_;
 };
 
@@ -133,6 +136,57 @@ TEST(VerifyPlan, FindsATowerThatIsInNoAverage) {
   foreign.Update(2, first);
   EXPECT_THAT(foreign.Flaw(),
               HasSubstr("the 3 copies of variable 'w' depend on collective mean, which has 2 of their towers"));
+}
+
+TEST(VerifyPlan, FindsACopyThatIsNotUpdated) {
+  AveragedTowers first(2);
+  first.Update(0, first.Mean(0, 2));
+  first.Fetch(first.Mean(1, 2));
+  EXPECT_THAT(first.Flaw(), HasSubstr("that of replica 1, which the step reads, by nothing"));
+  AveragedTowers alone(2);
+  alone.Update(0, alone.gradients[0]);
+  alone.Fetch(alone.gradients[1]);
+  EXPECT_EQ(alone.Flaw(), "");
+  AveragedTowers copied(2);
+  const Output mean = copied.Mean(0, 2);
+  copied.Update(0, mean);
+  copied.Fetch(copied.Mean(1, 2));
+  copied.Assign(1, ops::Sub(copied.scopes[1], copied.variables[0], mean));
+  EXPECT_EQ(copied.Flaw(), "");
+}
+
+TEST(PlanCertificate, SaysWhatIsOneAndWhatWasNotChecked) {
+  const PlanCertificate one{.nodes = 1,
+                            .streams = 1,
+                            .waits = 1,
+                            .reads = 1,
+                            .writes = 1,
+                            .collectives = 1,
+                            .ranks = 1,
+                            .fetches = 1,
+                            .averaged = 1};
+  EXPECT_EQ(one.ToText(),
+            "Verified: 1 node on 1 stream with 1 wait; 1 read sees what the program says, and 1 write waits for what "
+            "was there; 1 collective of 1 rank meets in one order; 1 update of a trained variable has its averages; "
+            "1 result stays to the end.");
+  EXPECT_THAT(PlanCertificate{.averaged = -1}.ToText(),
+              HasSubstr("averages were not checked, as a node of several outputs is fed; 0 results stay"));
+}
+
+// Programs do not say which output of a node is fed.
+TEST(VerifyPlan, DoesNotCheckAveragesIfANodeOfSeveralOutputsIsFed) {
+  Graph graph(BuiltinOps());
+  const Scope scope(graph);
+  const Output x = ops::Placeholder(scope, DType::kFloat32, {4});
+  const std::vector<Output> halves = ops::Split(scope, x, 0, 2);
+  const Output sum = ops::Add(scope, halves[0], halves[1]);
+  const DeviceSet devices = *DeviceSet::Open("cpu:1", {.cpu_threads = 1});
+  const auto session = *Session::Create(graph, devices);
+  const auto prepared = session->Prepare({{x, {4}}, {halves[1], {2}}}, {sum}, {});
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  const auto certificate = VerifyPlan((*prepared)->plan());
+  ASSERT_TRUE(certificate.ok()) << certificate.status();
+  EXPECT_EQ(certificate->averaged, -1);
 }
 
 // Nothing reads the first value.
