@@ -27,7 +27,9 @@ constexpr char kUsage[] =
 
   audit RUN                    # the chain of records, checkpoints, logs and files of data
   audit RUN --replay=250       # also repeats steps around 250 from the checkpoint before, and compares the bits
-  audit RUN --replay=250 -- --devices=cpu:4   # on other devices: flags after -- go to the program that trained
+  audit RUN --replay=250 -- --devices=cpu:1 --towers=2 --threads_per_device=4
+                               # on other devices: flags after -- go to the program that trained. Name the towers and
+                               # threads per device of RUN: others do not promise the same bits
   audit RUN_A RUN_B            # the first step in which two runs differ, and the first op in it
 
 A replay starts the recorded program with the recorded flags, in a temporary directory. The exit status is 0 if nothing

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -60,6 +62,32 @@ std::string OtherSettings(const RunRecord& a, const RunRecord& b, int64_t step) 
                     values.second.empty() ? "none" : values.second, "\n");
   }
   return text.empty() ? text : absl::StrCat("They were started with other settings:\n", text);
+}
+
+// Of each device; 0 if the record does not tell: "GPU:0: ...", where it does not matter.
+int64_t ThreadsPerDevice(const RecordedStart& start) {
+  if (start.devices.empty()) return 0;
+  const std::vector<absl::string_view> parts =
+      absl::StrSplit(start.devices[0], absl::MaxSplits(": ", 1));  // "CPU:0: 2 threads of AMD EPYC 7B13"
+  const std::vector<absl::string_view> words = absl::StrSplit(parts.back(), ' ');
+  int64_t threads = 0;
+  const bool told = words.size() > 1 && absl::StartsWith(words[1], "thread") && absl::SimpleAtoi(words[0], &threads);
+  return told ? threads : 0;
+}
+
+// A line on a replay in another layout than that of the record; empty if the record has the same.
+std::string OtherLayout(const RunRecord& run, const RunRecord& replayed, int64_t step) {
+  const RecordedStart *const was = run.StartOf(step), *const is = replayed.StartOf(step);
+  if (was == nullptr || is == nullptr) return "";
+  const int64_t threads_then = ThreadsPerDevice(*was), threads_now = ThreadsPerDevice(*is);
+  const bool other_threads = threads_then > 0 && threads_now > 0 && threads_then != threads_now;
+  if (was->towers == is->towers && !other_threads) return "";
+  return absl::StrCat(
+      "The run had ", Counted(was->towers, "tower"), ", and the replay ", is->towers,
+      other_threads ? absl::StrCat("; ", Counted(threads_then, "thread"), " per device, and the replay ", threads_now)
+                    : "",
+      ". Such layouts do not promise the same bits: repeat it with --towers=", was->towers,
+      threads_then > 0 ? absl::StrCat(" --threads_per_device=", threads_then) : "", " after --.\n");
 }
 
 // The records agree up to `same` steps, and differ after `other`.
@@ -157,7 +185,8 @@ std::string NotReproduced(const RunRecord& run, const ReplayedSteps& replayed, i
   return absl::StrCat("A replay of ", run.directory, " comes to other variables after step ", steps - 1,
                       " than were recorded. Either the difference does not repeat itself, as after an error of the "
                       "machine, or the replay "
-                      "has another processor, library or number of threads.\n");
+                      "has another processor, library or number of threads.\n",
+                      OtherLayout(run, replayed.record, steps - 1));
 }
 
 std::string WhatDiffers(const RunRecord& a, const RunRecord& b, int64_t step, const ReplayedSteps& of_a,
@@ -213,7 +242,8 @@ absl::StatusOr<Comparison> ReplayAround(const RunRecord& run, int64_t step, Repl
       ASSIGN_OR_RETURN(const io::SafetensorsFile file, io::SafetensorsFile::Open(path));
       absl::StrAppend(&text, "They differ in ", DifferentTensors(state.tensors, LinesOf(file.tensors())), ".\n");
     }
-    return Comparison{.text = absl::StrCat(text, OtherSettings(run, replayed.record, from))};
+    return Comparison{
+        .text = absl::StrCat(text, OtherLayout(run, replayed.record, from), OtherSettings(run, replayed.record, from))};
   }
   return Comparison{.same = true,
                     .text = absl::StrCat(text, ": the data and the variables have the bits that were recorded.\n")};

@@ -19,7 +19,7 @@ struct RecordedStart {
   int64_t step = 0;
   std::string program, folder, version;
   std::vector<std::string> arguments;  // with the program's name
-  std::vector<std::string> devices;    // "CPU:0: AMD EPYC 7B13, 2 threads"
+  std::vector<std::string> devices;    // "CPU:0: 2 threads of AMD EPYC 7B13"
   int64_t tasks = 1, towers = 1;
   std::map<std::string, std::string> settings;
 };

@@ -135,6 +135,22 @@ TEST_F(Audit, NamesWhatIsMissing) {
   EXPECT_TRUE(absl::IsNotFound(ReadRun(File("run")).status()));
 }
 
+TEST_F(Audit, SaysWhereTheLayoutOfAReplayDoesNotPromiseTheSameBits) {
+  Train("run", "--steps=20 --checkpoint_every=10 --devices=cpu:2 --towers=2 --threads_per_device=1");
+  Write(File("fault"), "15");  // so that they differ in any case
+  const auto text = [&](const std::string& flag) {
+    Replayer replayer({absl::StrCat("--fault=", File("fault")), flag});
+    const absl::StatusOr<Comparison> comparison = ReplayAround(Record("run"), 15, replayer);
+    EXPECT_TRUE(comparison.ok()) << comparison.status();
+    return comparison->text;
+  };
+  const std::string advice = "do not promise the same bits: repeat it with --towers=2 --threads_per_device=1 after --.";
+  EXPECT_THAT(text("--towers=4"), AllOf(HasSubstr("The run had 2 towers, and the replay 4. Such"), HasSubstr(advice)));
+  EXPECT_THAT(text("--threads_per_device=3"),
+              AllOf(HasSubstr("; 1 thread per device, and the replay 3. Such"), HasSubstr(advice)));
+  EXPECT_THAT(text("--devices=cpu:1"), testing::Not(HasSubstr("promise")));
+}
+
 // A kill leaves the `save` of each checkpoint that is there; a chain without it has lost its end.
 TEST_F(Audit, TellsACutChainFromAKill) {
   Train("run", "--steps=40 --checkpoint_every=10");

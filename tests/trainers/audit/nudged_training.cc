@@ -25,6 +25,7 @@ ABSL_FLAG(std::string, train_dir, "", "The directory of the run.");
 ABSL_FLAG(std::string, data, "", "A file with a number, from which the data are made.");
 ABSL_FLAG(std::string, fault, "", "A file with the step of the fault; none without it.");
 ABSL_FLAG(std::string, devices, "cpu:1", "The devices.");
+ABSL_FLAG(int, threads_per_device, 1, "Threads of each.");
 ABSL_FLAG(std::string, replay, "", "ResumeOptions::replay.");
 ABSL_FLAG(int, towers, 1, "The number of towers.");
 ABSL_FLAG(int64_t, steps, 500, "The steps of the run.");
@@ -95,7 +96,8 @@ absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
 }
 
 absl::Status Train() {
-  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices), {.cpu_threads = 1}));
+  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices),
+                                                            {.cpu_threads = absl::GetFlag(FLAGS_threads_per_device)}));
   const std::unique_ptr<data::Dataset> dataset = Points();
   const int towers = absl::GetFlag(FLAGS_towers);
   ASSIGN_OR_RETURN(const auto input,
