@@ -32,7 +32,7 @@ class Direct {
     const int64_t processes = towers_.processes();
     return {spec_.elements * process / processes, spec_.elements * (process + 1) / processes};
   }
-  // Whether a rank's data counts.
+  // True if a rank's data counts.
   bool Counts(int64_t rank) const { return spec_.kind != CollectiveKind::kBroadcast || rank == 0; }
 
   // Calls plan(to, from) for the other processes, neighbours first, so that not all send to the same one at the same

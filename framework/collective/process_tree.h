@@ -21,7 +21,7 @@ class ProcessTree {
   bool is_root() const { return process_ == 0; }
   // REQUIRES: !is_root().
   int parent() const { return process_ & (process_ - 1); }
-  // That with the largest subtree first: what goes down has the longest way there.
+  // The child with the largest subtree comes first, since a result has the longest way down there.
   const std::vector<int>& children() const { return children_; }
   // The subtree of a process is [process, End(process)).
   int End(int process) const { return process == 0 ? size_ : std::min(size_, process + (process & -process)); }

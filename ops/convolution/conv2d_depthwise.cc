@@ -54,7 +54,7 @@ std::optional<Kernel> MakeDepthwiseBackpropInput(const KernelSpec& spec, const C
   }};
 }
 
-// Of filters of other sizes than 3 x 3, oneDNN 2.6 has no gradient with AVX2 but for one group after the other.
+// With AVX2, oneDNN 2.6 computes gradients of other filters than 3 x 3 one group after the other.
 std::optional<Kernel> MakeDepthwiseBackpropFilter(const KernelSpec& spec, const Conv2DShape& shape) {
   if (!HasElements(spec) || !ServesDepthwise(shape)) return std::nullopt;
   const bool fast = !IsThreeByThree(shape) || (depthwise::Slides(shape) ? ColumnsApart(shape) > 1 : IsLarge(shape, 2));

@@ -24,7 +24,7 @@ constexpr int64_t kTaps = 3;
 constexpr int64_t kOutputsOfPart = 16, kMostParts = 16;
 // Floats of an image batch that is not in a cache.
 constexpr int64_t kLarge = 1 << 20;
-// Of the L1 cache: ways, and the bytes of one.
+// The ways of an L1 cache, and the bytes of one.
 constexpr int64_t kWays = 8, kWay = 4096, kCacheLine = 64;
 
 // Loads a float of each cache line. Loops over a vector of channels visit addresses far apart, which prefetchers follow
@@ -113,7 +113,7 @@ void ComputeSlide(const Slide& slide, const SlideWeights& of, float* out) {
     for (; i < first_full; ++i) add();
     float* to = out + (i - 2) * step + c;
     for (; i < positions.end; ++i, to += step) V::Store(ReluIf(of.relu, add()), to);
-    // What is right of the image has nothing to add.
+    // Columns right of the image have nothing to add.
     const auto store = [&](int64_t output, V::Lanes sum) {
       if (output < outputs.begin || output >= outputs.end) return;
       V::Store(ReluIf(of.relu, sum), out + output * step + c);

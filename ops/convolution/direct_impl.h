@@ -21,7 +21,7 @@ class DirectForward {
   // Runs on up to ParallelThreads() threads, those of the thread that makes it.
   explicit DirectForward(const onednn::Conv2DShape& shape);
 
-  // In floats. The memory is aligned to 64 bytes.
+  // Sizes in floats. The memory is aligned to 64 bytes.
   int64_t filter_floats() const;
   int64_t workspace_floats() const { return threads_ * block_; }
   // Copies the filter, which may be that of many calls, into panels.

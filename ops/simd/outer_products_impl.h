@@ -16,7 +16,7 @@ class OuterProducts {
   // Rows for which a panel of b stays in the L1 cache.
   static constexpr int64_t kRows = 256;
 
-  // For up to `rows` rows at a time, whose products are added up in registers in the order in which they are given.
+  // Takes up to `rows` rows at a time. Their products are added up in registers, in the order in which they are given.
   // `memory` has Elements() elements and is aligned to 64 bytes.
   OuterProducts(int64_t m, int64_t n, int64_t rows, C* memory);
   static int64_t Elements(int64_t m, int64_t n, int64_t rows);
@@ -42,7 +42,7 @@ class OuterProductBands {
     int64_t row, rows, column, columns;
   };
 
-  // Of `k` outer products.
+  // The matrix is the sum of `k` outer products.
   OuterProductBands(int64_t m, int64_t n, int64_t k, int64_t threads);
 
   int64_t count() const { return count_; }  // at most one for each thread

@@ -90,7 +90,7 @@ class Checker {
     return rank == scenario_.victim && (scenario_.fault == Fault::kCrash || scenario_.fault == Fault::kStop);
   }
 
-  // Whether the tasks that an error names wait for a faulty one, or for others that do, and so on.
+  // True if the tasks that an error names wait for a faulty one, or for others that do, and so on.
   bool LeadsToFaulty(absl::string_view error) const {
     const std::map<int, int> awaited = Awaited(error);
     for (int task : Blamed(error)) {

@@ -16,7 +16,7 @@ namespace belfry::simulation {
 // waited for in vain, or that ended with an error of their own.
 std::vector<int> Blamed(absl::string_view error);
 
-// For which task each task waits, by the roll call of an error.
+// The task for which each task waits, by the roll call of an error.
 std::map<int, int> Awaited(absl::string_view error);
 
 // The outcome of a scenario.

@@ -9,8 +9,8 @@
 namespace belfry::simulation {
 namespace {
 
-// From this many ranks on a run is drawn that can be waited for: a world of P processes sends P squared messages at
-// its start and its end.
+// The number of ranks from which a run is drawn that can be waited for: a world of P processes sends P squared messages
+// at its start and its end.
 constexpr int kMany = 100;
 
 NetworkOptions DrawNetwork(Random& random) {

@@ -228,7 +228,7 @@ int Scheduler::Lock(pthread_mutex_t& mutex) {
     ++data.__count;
     return 0;
   }
-  // Before it waits, so that the order is known that leads to a deadlock.
+  // The order is recorded before the wait, so that one that leads to a deadlock is known.
   if (!running_->held.empty()) lock_order_.Add(running_->held, NumberOf(mutex));
   while (data.__lock != 0) {
     data.__lock = 2;

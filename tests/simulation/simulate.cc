@@ -44,7 +44,7 @@ std::string Shorten(int rank, const absl::Status& status) {
     text.erase(at, end + 3 - at);
   }
   const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
-  // What follows "task 3 (vm, pid 4)".
+  // The text after "task 3 (vm, pid 4)".
   const auto said = [](absl::string_view line) { return line.substr(std::min(line.size(), line.find(")  "))); };
   std::string shorter;
   for (size_t begin = 0, end = 0; begin < lines.size(); begin = end) {

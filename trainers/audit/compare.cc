@@ -64,7 +64,7 @@ std::string OtherSettings(const RunRecord& a, const RunRecord& b, int64_t step) 
   return text.empty() ? text : absl::StrCat("They were started with other settings:\n", text);
 }
 
-// Of each device; 0 if the record does not tell: "GPU:0: ...", where it does not matter.
+// The threads of each device. 0 if the record does not tell: "GPU:0: ...", where it does not matter.
 int64_t ThreadsPerDevice(const RecordedStart& start) {
   if (start.devices.empty()) return 0;
   const std::vector<absl::string_view> parts =

@@ -227,7 +227,7 @@ absl::Status MpiWorld::Exchange(int tag, Transfers& transfers, absl::Time deadli
   const int64_t begin = absl::ToUnixNanos(SteadyNow());
   absl::Status status = Begin(tag, transfers);
   if (status.ok()) status = Await(transfers, deadline, cancelled);
-  // After a deadline, roll calls are to say for which process this one waited in vain.
+  // Roll calls after a deadline say for which process this one waited in vain.
   if (!absl::IsDeadlineExceeded(status)) awaited_.store(-1, std::memory_order_relaxed);
   waited_.fetch_add(absl::ToUnixNanos(SteadyNow()) - begin, std::memory_order_relaxed);
   if (status.ok()) return status;

@@ -99,7 +99,7 @@ class GraphOrigins {
   }
 
  private:
-  // What `output` stands for: the value of a bound placeholder, or the operand of a collective of one rank.
+  // The origin of `output`: the value of a bound placeholder, or the operand of a collective of one rank.
   Output Source(Output output) const {
     while (feeds_.count(output.node) == 0) {
       const Node& node = *output.node;
@@ -389,9 +389,9 @@ class Checker {
   GraphOrigins of_graph_;
   int none_ = 0;
   std::vector<std::vector<int>> of_;  // by node, by output
-  // By trained variable: the replicas that the step uses, and those that it updates in any way.
+  // The replicas of each trained variable that the step uses, and those that it updates in any way.
   std::map<std::string, std::set<int>> used_, updated_;
-  // By trained variable and replica: the collectives that its updates depend on.
+  // The collectives that the updates of each trained variable and replica depend on.
   std::map<std::string, std::map<int, std::set<int64_t>>> copies_;
 };
 

@@ -59,7 +59,7 @@ bool IsOwnOutput(const ProgramNode& node, int output) {
   return node.op->kind != OpKind::kKernel || !node.body.empty() || !node.op->output_arg(output).ref;
 }
 
-// What the bytes of a memory hold.
+// The values that the bytes of a memory hold.
 class Memory {
  public:
   // The bytes are those of a value, whose first one is at `first`.
@@ -205,7 +205,7 @@ class Kernels {
     std::vector<uint64_t> inputs;
   };
 
-  // In the bytes of a running node's workspace, and of what it writes, by Written's number.
+  // The bytes of a running node's workspace, and of its outputs, by Written's number.
   static constexpr int kWorkspace = -1000;
   static uint64_t Busy(int node, int number) { return Mix(Mix(4, static_cast<uint64_t>(node)), number); }
   uint64_t Read(Value value) {
@@ -213,7 +213,7 @@ class Kernels {
     if (storage.kind == Storage::Kind::kConstant) return Mix(meanings_[storage.node], storage.offset);
     return memory_.Read(BytesOf(plan_, value));
   }
-  // What the node writes, with the number of the output, or -1 - k for a variable that is input k.
+  // The outputs of the node, with the number of the output, or -1 - k for a variable that is input k.
   std::vector<std::pair<Bytes, int>> Written(int node) const {
     std::vector<std::pair<Bytes, int>> written;
     const ProgramNode& of = nodes_[node];

@@ -1,5 +1,5 @@
-// What a plan computes, found by running it with hashes in the place of numbers: the reference for the checker of plans
-// (framework/compiler/verify), of whose code it shares none.
+// The results of a plan, found by running it with hashes in the place of numbers: the reference for the checker of
+// plans (framework/compiler/verify), of whose code it shares none.
 #pragma once
 
 #include <cstdint>

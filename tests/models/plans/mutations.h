@@ -16,14 +16,14 @@ struct Mutation {
   // False if the plan has nothing of the kind.
   bool (*apply)(Plan& plan, std::mt19937& random);
 };
-// Of instructions, of memory, and of collectives and sums of towers.
+// Mutations of instructions, of memory, and of collectives and sums of towers.
 std::vector<Mutation> Mutations();
 
 // Leaves a rank out of a collective of the plan, in all of its nodes alike: its values stay as they are, and the other
 // ranks are counted anew.
 void LeaveOutRank(Plan& plan, int collective, int64_t rank);
 
-// What damaged plans compute, compared with one that is whole.
+// The results of damaged plans, compared with those of one that is whole.
 class Judge {
  public:
   // Borrows the plan.
@@ -36,7 +36,7 @@ class Judge {
   bool LooksHarmless(const Plan& damaged, int orders, uint32_t seed) const;
 
  private:
-  // Of the damaged nodes. Only those that have members can have changed.
+  // The meanings of the damaged nodes. Only those that have members can have changed.
   std::vector<uint64_t> Meanings(const Plan& damaged) const;
 
   const Plan& plan_;

@@ -33,7 +33,7 @@ class Processes {
     }
   }
   const Plan& plan(int process) const { return plans_[process]->plan(); }
-  // With another plan for the last process.
+  // The same with another plan for the last process.
   absl::Status Verify(const Plan& last) const { return VerifyTogether({&plan(0), &plan(1), &last}); }
 
  private:

@@ -94,7 +94,7 @@ class AveragedTowers {
   }
   void Assign(int tower, Output value) { targets_.push_back(ops::Assign(scopes[tower], variables[tower], value).node); }
   void Fetch(Output output) { fetches_.push_back(output); }
-  // What is wrong with the plan; empty if nothing is.
+  // The error of the plan; empty if there is none.
   std::string Flaw() {
     session_ = *Session::Create(graph_, devices_);
     const auto prepared = session_->Prepare(feeds_, fetches_, targets_);

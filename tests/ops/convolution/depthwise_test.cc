@@ -68,7 +68,7 @@ class DepthwiseTest : public testing::TestWithParam<int> {
     }
   }
 
-  // What `run` writes to n floats, which has the same bits on one thread.
+  // The n floats that `run` writes, which have the same bits on one thread.
   template <class Run>
   static std::vector<float> Result(int64_t n, const Run& run) {
     std::vector<float> actual = Unwritten(n), on_one = Unwritten(n);

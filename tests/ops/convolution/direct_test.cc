@@ -168,7 +168,7 @@ TEST_P(DirectTest, LongLinesAndManyChannels) {
 
 INSTANTIATE_TEST_SUITE_P(Threads, DirectTest, testing::Values(1, 2, 5));
 
-// Where these kernels serve, strided and wide convolutions are theirs, and others are not.
+// Strided and wide convolutions are direct where oneDNN is slower, and others are not.
 TEST(Direct, WhichConvolutionsAre) {
   if (onednn::ProductsRepeat(DType::kFloat32)) GTEST_SKIP() << "oneDNN's kernels are as fast here";
   using enum Pass;
