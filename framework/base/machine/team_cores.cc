@@ -8,6 +8,17 @@
 #include "framework/base/cores.h"
 
 namespace belfry {
+namespace {
+
+// Binds the calling thread.
+void Bind(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  sched_setaffinity(0, sizeof(set), &set);
+}
+
+}  // namespace
 
 TeamCores::TeamCores(absl::Span<const int> cores, int threads) : team_(threads) {
   if (cores.size() < 2) return;
@@ -25,25 +36,29 @@ void TeamCores::ForTeam(const F& body) {
   if (omp_get_thread_num() < static_cast<int>(team_.size())) body(team_[omp_get_thread_num()]);
 }
 
-void TeamCores::Move() {
+void TeamCores::Stay() {
   if (next_.empty()) return;
   ForTeam([&](Member& member) {
     sched_getaffinity(0, sizeof(cpu_set_t), &member.former);
     member.from = sched_getcpu();
     member.to = member.from < static_cast<int>(next_.size()) ? next_[member.from] : -1;
-    if (member.to < 0) return;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(member.to, &set);
-    sched_setaffinity(0, sizeof(set), &set);
+    if (member.to >= 0) Bind(member.from);
   });
-  moved_ = true;
+  bound_ = true;
+}
+
+void TeamCores::Move() {
+  if (next_.empty()) return;
+  if (!bound_) Stay();
+  ForTeam([](const Member& member) {
+    if (member.to >= 0) Bind(member.to);
+  });
 }
 
 void TeamCores::Restore() {
-  if (!moved_) return;
+  if (!bound_) return;
   ForTeam([](const Member& member) { sched_setaffinity(0, sizeof(cpu_set_t), &member.former); });
-  moved_ = false;
+  bound_ = false;
 }
 
 std::string TeamCores::Text() const {

@@ -18,10 +18,12 @@ class TeamCores {
   // the team, which has started; 1: the calling thread alone.
   TeamCores(absl::Span<const int> cores, int threads);
 
-  // Binds each thread to another core than that on which it is: the next one in the list, which begins again at its
-  // end, that is not a hardware thread of the same. One that runs beyond the list stays.
+  // Binds each thread to the core on which it is, since the system may move it while it computes.
+  void Stay();
+  // Binds each thread to another core than that on which it is, or was bound by Stay: the next one in the list, which
+  // begins again at its end, that is not a hardware thread of the same. One that runs beyond the list stays.
   void Move();
-  // Lets the threads run where they could before Move. Does nothing without one.
+  // Lets the threads run where they could before Stay or Move. Does nothing without one.
   void Restore();
   // The cores of the threads before the last Move and after it: "on cores 2, 3 and then on cores 3, 2"; "on the same
   // cores" if it moved nothing.
@@ -39,7 +41,7 @@ class TeamCores {
 
   std::vector<int> next_;  // by core: where its thread moves to, or -1
   std::vector<Member> team_;
-  bool moved_ = false;
+  bool bound_ = false;
 };
 
 }  // namespace belfry

@@ -96,9 +96,10 @@ absl::Status LaneRecheck::Compute(size_t position, const RunState& state) {
   context.inputs = at.inputs.data();
   context.outputs = at.outputs.data();
   context.run = state.run;
-  RETURN_IF_ERROR((*instruction.kernel)(context));
-  cores_.Move();
-  return absl::OkStatus();
+  cores_.Stay();
+  const absl::Status status = (*instruction.kernel)(context);
+  status.ok() ? cores_.Move() : cores_.Restore();
+  return status;
 }
 
 absl::Status LaneRecheck::Compare(const RecheckedInstruction& at) {
