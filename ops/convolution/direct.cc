@@ -14,8 +14,6 @@ using onednn::Conv2DShape;
 constexpr int64_t kLanes = simd::Vector<float>::kLanes;
 // Output channels of a panel of the filter.
 constexpr int64_t kWidth = simd::kProductWidth * kLanes;
-// Input channels of which a panel stays in the L1 cache.
-constexpr int64_t kDepth = 16 * 1024 / (kWidth * static_cast<int64_t>(sizeof(float)));
 // Outputs that read a panel while it is there. Their copied inputs stay in the L2 cache.
 constexpr int64_t kRows = 96;
 
@@ -34,7 +32,7 @@ DirectForward::DirectForward(const Conv2DShape& shape) : shape_(shape), lines_(s
   of_group_ = std::clamp<int64_t>(kRows / shape.out_w(), 1, lines_);
   groups_ = Parts(lines_, of_group_);
   threads_ = std::min<int64_t>(ParallelThreads(), groups_);
-  block_ = of_group_ * shape.out_w() * (kDepth + kLanes * 2);
+  block_ = of_group_ * shape.out_w() * (simd::kProductDepth + kLanes * 2);
 }
 
 int64_t DirectForward::filter_floats() const {
@@ -101,8 +99,8 @@ void DirectForward::AddTap(int64_t begin, int64_t end, int64_t r, int64_t s, con
   const int64_t width = p.out_w(), panels = Parts(p.k, kWidth);
   const Interval columns = Columns(p, s);
   const float* const filter = packed + (r * p.s + s) * panels * p.c * kWidth;
-  for (int64_t c = 0; c < p.c; c += kDepth) {
-    const int64_t depth = std::min(kDepth, p.c - c), row = depth + 2 * kLanes;
+  for (int64_t c = 0; c < p.c; c += simd::kProductDepth) {
+    const int64_t depth = std::min(simd::kProductDepth, p.c - c), row = depth + 2 * kLanes;
     float* to = copies;
     for (int64_t line = begin; line < end; ++line) {
       const float* from = InputOf(p, x, line, columns.begin, r, s) + c;

@@ -12,15 +12,11 @@ namespace {
 
 // Rows of a that a task multiplies with a panel while it is in the cache.
 constexpr int64_t kRows = 96;
-// A block of a panel has this many bytes.
-constexpr int64_t kPanelBytes = 16 * 1024;
 // Panels of a task that repay copying a block of a for them.
 constexpr int64_t kManyPanels = 4;
 
 template <class C>
 constexpr int64_t kWidth = simd::kProductWidth* simd::Vector<C>::kLanes;
-template <class C>
-constexpr int64_t kDepth = kPanelBytes / (kWidth<C> * static_cast<int64_t>(sizeof(C)));
 
 int64_t Parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 // Elements that fill whole cache lines.
@@ -72,7 +68,7 @@ BlockedProduct<T>::BlockedProduct(int64_t m, int64_t n, int64_t k, bool transpos
       transpose_a_(transpose_a),
       transpose_b_(transpose_b),
       panels_(Parts(n, kWidth<C>)),
-      depth_(std::min(k, kDepth<C>)),
+      depth_(std::min(k, simd::kProductDepth)),
       bands_(m, n, k, ParallelThreads()) {
   row_tasks_ = Parts(m, kRows);
   rows_ = Parts(m, row_tasks_);

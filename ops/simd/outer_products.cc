@@ -84,7 +84,7 @@ void OuterProducts<C>::AddTile(const C* a, const C* b, int64_t height, int64_t w
 
 template <class C>
 OuterProductBands<C>::OuterProductBands(int64_t m, int64_t n, int64_t k, int64_t threads)
-    : m_(m), n_(n), rows_(std::min(k, OuterProducts<C>::kRows)) {
+    : m_(m), n_(n), rows_(std::min(k, kProductDepth)) {
   const int64_t units = m > n ? Units(m, kProductRows) : Units(n, kWidth<C>);
   count_ = std::clamp<int64_t>(units, 1, threads);
   const int64_t most = Units(units, count_);

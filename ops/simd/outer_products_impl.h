@@ -9,15 +9,12 @@ namespace belfry::ops::simd {
 
 // Adds up the outer products of rows a [m] and b [n], which may lie anywhere, in an m x n matrix. C is float or double.
 // Rows are first copied into the order in which registers read them, since a column of a matrix with many columns has
-// each element in another page of memory.
+// each element in another page of memory. Not thread-safe.
 template <class C>
 class OuterProducts {
  public:
-  // Rows for which a panel of b stays in the L1 cache.
-  static constexpr int64_t kRows = 256;
-
-  // Takes up to `rows` rows at a time. Their products are added up in registers, in the order in which they are given.
-  // `memory` has Elements() elements and is aligned to 64 bytes.
+  // Takes up to `rows` rows at a time, at most kProductDepth for speed. Their products are added up in registers, in
+  // the order in which they are given. `memory` has Elements() elements and is aligned to 64 bytes.
   OuterProducts(int64_t m, int64_t n, int64_t rows, C* memory);
   static int64_t Elements(int64_t m, int64_t n, int64_t rows);
 

@@ -76,9 +76,6 @@ inline void WriteTile(const Problem& p, const Square& tile, int64_t v, const Col
   });
 }
 
-// Channels of which a panel of the filter stays in the L1 cache.
-constexpr int64_t kDepth = 16 * 1024 / (simd::kProductWidth * kLanes * static_cast<int64_t>(sizeof(float)));
-
 // The matrix product at point (i, j). Tiles are copied into rows first, since products read them for each panel of the
 // filter, and here only half of a cache line or less belongs to a point.
 template <int r>
@@ -92,9 +89,9 @@ void MultiplyAt(int i, int j, const Problem& p, int64_t count, const Correlation
   }
   filter += (i * CorrelationParts<r, 0>::n + j) * parts.point;
   outs += parts.out_layout.At(0, i, j);
-  for (int64_t c = 0; c < p.in.c; c += kDepth) {
+  for (int64_t c = 0; c < p.in.c; c += simd::kProductDepth) {
     const simd::Product product{.m = count,
-                                .k = std::min(kDepth, p.in.c - c),
+                                .k = std::min(simd::kProductDepth, p.in.c - c),
                                 .vectors = p.out.vectors(),
                                 .a_row = parts.row,
                                 .b_row = kLanes,

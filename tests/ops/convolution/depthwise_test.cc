@@ -4,14 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 #include <vector>
 
-#include "framework/base/parallel.h"
-#include "ops/convolution/conv2d_loops_impl.h"
 #include "ops/convolution/depthwise_impl.h"
 #include "ops/simd/vector_impl.h"
-#include "tests/main/seed.h"
+#include "tests/ops/convolution/loops_fixture.h"
 
 namespace belfry::ops {
 namespace {
@@ -20,68 +17,14 @@ using onednn::Conv2DShape;
 
 constexpr int64_t kLanes = simd::Vector<float>::kLanes;
 
-struct Padding {
-  int64_t top, bottom, left, right;
-};
-
 // A depthwise convolution of [n, h, w, vectors kLanes].
-Conv2DShape Depthwise(int64_t n, int64_t h, int64_t w, int64_t vectors, int64_t r, int64_t s, Padding pad = {}) {
-  return {.n = n,
-          .h = h,
-          .w = w,
-          .c = vectors * kLanes,
-          .k = vectors * kLanes,
-          .r = r,
-          .s = s,
-          .pad_top = pad.top,
-          .pad_bottom = pad.bottom,
-          .pad_left = pad.left,
-          .pad_right = pad.right,
-          .groups = vectors * kLanes};
-}
-Conv2DShape Strided(Conv2DShape shape, int64_t h, int64_t w) {
-  shape.stride_h = h;
-  shape.stride_w = w;
-  return shape;
+Conv2DShape Depthwise(int64_t n, int64_t h, int64_t w, int64_t vectors, int64_t r, int64_t s, Pads pad = {}) {
+  const int64_t c = vectors * kLanes;
+  return Padded({.n = n, .h = h, .w = w, .c = c, .k = c, .r = r, .s = s, .groups = c}, pad);
 }
 
-class DepthwiseTest : public testing::TestWithParam<int> {
+class DepthwiseTest : public LoopsTest {
  protected:
-  std::vector<float> Normal(int64_t n) {
-    std::vector<float> values(static_cast<size_t>(n));
-    for (float& value : values) value = normal_(random_);
-    return values;
-  }
-  // NaN shows what was read and not written.
-  static std::vector<float> Unwritten(int64_t n) {
-    return std::vector<float>(static_cast<size_t>(n), std::numeric_limits<float>::quiet_NaN());
-  }
-  static std::vector<double> Doubles(const std::vector<float>& x) { return {x.begin(), x.end()}; }
-
-  // The error of a sum of `terms` products is within that of as many roundings of its largest part.
-  static void ExpectNear(const std::vector<float>& actual, const std::vector<double>& expected, int64_t terms) {
-    const double bound = 8 * std::sqrt(static_cast<double>(terms)) * 0x1p-20;
-    ASSERT_EQ(actual.size(), expected.size());
-    for (size_t i = 0; i < actual.size(); ++i) {
-      if (std::abs(actual[i] - expected[i]) <= bound) continue;  // faster than the assertion
-      ASSERT_NEAR(actual[i], expected[i], bound) << "at " << i;
-    }
-  }
-
-  // The n floats that `run` writes, which have the same bits on one thread.
-  template <class Run>
-  static std::vector<float> Result(int64_t n, const Run& run) {
-    std::vector<float> actual = Unwritten(n), on_one = Unwritten(n);
-    {
-      const ScopedParallelThreads threads(GetParam());
-      run(actual.data());
-    }
-    const ScopedParallelThreads threads(1);
-    run(on_one.data());
-    EXPECT_EQ(actual, on_one);
-    return actual;
-  }
-
   void Compare(const Conv2DShape& p) {
     SCOPED_TRACE(p.DebugString());
     const int64_t xs = p.n * p.h * p.w * p.c, ys = p.n * p.out_h() * p.out_w() * p.c, filters = p.r * p.s * p.c;
@@ -98,7 +41,7 @@ class DepthwiseTest : public testing::TestWithParam<int> {
     Conv2DBackpropFilterLoops(p, Doubles(x).data(), Doubles(dy).data(), dfilter.data());
     ExpectNear(Result(filters,
                       [&](float* to) {
-                        std::vector<float> workspace = Unwritten(depthwise::FilterWorkspace(p));
+                        Floats workspace(depthwise::FilterWorkspace(p));
                         depthwise::BackpropFilter(p, x.data(), dy.data(), to, workspace.data());
                       }),
                dfilter, p.n * p.out_h() * p.out_w());
@@ -108,10 +51,6 @@ class DepthwiseTest : public testing::TestWithParam<int> {
     ExpectNear(Result(xs, [&](float* to) { depthwise::BackpropInput(p, filter.data(), dy.data(), to); }), dx,
                p.r * p.s);
   }
-
- private:
-  std::mt19937 random_{TestSeed()};
-  std::normal_distribution<float> normal_;
 };
 
 TEST_P(DepthwiseTest, ThreeByThree) {
@@ -133,10 +72,7 @@ TEST_P(DepthwiseTest, OtherFilters) {
   Compare(Depthwise(2, 9, 8, 2, 5, 5, {2, 2, 2, 2}));
   Compare(Strided(Depthwise(1, 12, 31, 1, 7, 4, {3, 3, 1, 2}), 2, 2));
   Compare(Depthwise(2, 5, 6, 1, 2, 1));
-  Conv2DShape dilated = Depthwise(1, 11, 12, 2, 3, 3, {2, 1, 3, 3});
-  dilated.dilation_h = 2;
-  dilated.dilation_w = 3;
-  Compare(dilated);
+  Compare(Dilated(Depthwise(1, 11, 12, 2, 3, 3, {2, 1, 3, 3}), 2, 3));
 }
 
 // Taps that never meet the image, and images smaller than the filter.
@@ -164,8 +100,9 @@ TEST_P(LargeDepthwiseTest, Batches) {
 
 TEST_P(DepthwiseTest, NanStaysNan) {
   const Conv2DShape p = Depthwise(1, 3, 3, 1, 3, 3, {1, 1, 1, 1});
-  std::vector<float> x = Normal(9 * kLanes), filter = Normal(9 * kLanes), y = Unwritten(9 * kLanes);
+  std::vector<float> x = Normal(9 * kLanes), filter = Normal(9 * kLanes);
   x[0] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> y(9 * kLanes);
   depthwise::Forward(p, x.data(), filter.data(), nullptr, true, y.data());
   for (int64_t i = 0; i < 9; ++i) {
     EXPECT_EQ(std::isnan(y[static_cast<size_t>(i * kLanes)]), i % 3 < 2 && i / 3 < 2) << i;

@@ -2,20 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <random>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "framework/base/parallel.h"
+#include "framework/base/shape.h"
 #include "ops/convolution/conv2d_direct_impl.h"
-#include "ops/convolution/conv2d_loops_impl.h"
 #include "ops/convolution/direct_impl.h"
 #include "ops/onednn/primitive.h"
 #include "ops/simd/vector_impl.h"
 #include "ops/winograd/winograd_impl.h"
-#include "tests/main/seed.h"
+#include "tests/ops/convolution/loops_fixture.h"
 
 namespace belfry::ops {
 namespace {
@@ -23,147 +18,61 @@ namespace {
 using onednn::Conv2DShape;
 using winograd::Pass;
 
-// Memory with the alignment of a workspace, in which NaN shows what was read and not written.
-class Floats {
- public:
-  explicit Floats(int64_t n) : n_(n), all_(static_cast<size_t>(n) + 16, std::numeric_limits<float>::quiet_NaN()) {}
-  float* data() {
-    const auto address = reinterpret_cast<uintptr_t>(all_.data());
-    return all_.data() + (64 - address % 64) % 64 / sizeof(float);
-  }
-  std::vector<float> values() { return {data(), data() + n_}; }
+// A convolution of [n, h, w, c] with a filter [r, s, c, k].
+Conv2DShape Dense(const Shape& x, int64_t k, int64_t r, int64_t s, Pads pad = {}) {
+  return Padded({.n = x[0], .h = x[1], .w = x[2], .c = x[3], .k = k, .r = r, .s = s}, pad);
+}
 
- private:
-  int64_t n_;
-  std::vector<float> all_;
-};
-
-class DirectTest : public testing::TestWithParam<int> {
+class DirectTest : public LoopsTest {
  protected:
-  std::vector<float> Normal(int64_t n) {
-    std::vector<float> values(static_cast<size_t>(n));
-    for (float& value : values) value = normal_(random_);
-    return values;
-  }
-  static std::vector<double> Doubles(const std::vector<float>& x) { return {x.begin(), x.end()}; }
-
-  // The error of a sum of `terms` products is within that of as many roundings of its largest part.
-  static void ExpectNear(const std::vector<float>& actual, const std::vector<double>& expected, int64_t terms) {
-    const double bound = 8 * std::sqrt(static_cast<double>(terms)) * 0x1p-20;
-    ASSERT_EQ(actual.size(), expected.size());
-    for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], bound) << "at " << i;
-  }
-
   void Compare(const Conv2DShape& p) {
     SCOPED_TRACE(p.DebugString());
     const int64_t xs = p.n * p.h * p.w * p.c, ys = p.n * p.out_h() * p.out_w() * p.k, filters = p.r * p.s * p.c * p.k;
     const std::vector<float> x = Normal(xs), filter = Normal(filters), dy = Normal(ys), bias = Normal(p.k);
-    const ScopedParallelThreads threads(GetParam());
-    {
+    std::vector<double> dfilter(static_cast<size_t>(filters)), y(static_cast<size_t>(ys));
+    Conv2DBackpropFilterLoops(p, Doubles(x).data(), Doubles(dy).data(), dfilter.data());
+    const auto gradient = [&](float* to) {
       const DirectFilterGradient gradient(p);
-      Floats actual(filters), workspace(gradient.workspace_floats());
-      gradient.Run(x.data(), dy.data(), actual.data(), workspace.data());
-      std::vector<double> expected(static_cast<size_t>(filters));
-      Conv2DBackpropFilterLoops(p, Doubles(x).data(), Doubles(dy).data(), expected.data());
-      ExpectNear(actual.values(), expected, p.n * p.out_h() * p.out_w());
-    }
-    if (p.k % simd::Vector<float>::kLanes != 0) return;
-    std::vector<double> expected(static_cast<size_t>(ys));
-    Conv2DForwardLoops(p, Doubles(x).data(), Doubles(filter).data(), expected.data());
-    const DirectForward convolution(p);
-    Floats actual(ys), packed(convolution.filter_floats()), workspace(convolution.workspace_floats());
-    convolution.Pack(filter.data(), packed.data());
-    convolution.Run(x.data(), packed.data(), nullptr, false, actual.data(), workspace.data());
-    ExpectNear(actual.values(), expected, p.r * p.s * p.c);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      expected[i] = std::max(expected[i] + bias[i % static_cast<size_t>(p.k)], 0.0);
-    }
-    convolution.Run(x.data(), packed.data(), bias.data(), true, actual.data(), workspace.data());
-    ExpectNear(actual.values(), expected, p.r * p.s * p.c);
-  }
+      Floats workspace(gradient.workspace_floats());
+      gradient.Run(x.data(), dy.data(), to, workspace.data());
+    };
+    ExpectNear(Result(filters, gradient), dfilter, p.n * p.out_h() * p.out_w());
 
- private:
-  std::mt19937 random_{TestSeed()};
-  std::normal_distribution<float> normal_;
+    if (p.k % simd::Vector<float>::kLanes != 0) return;
+    Conv2DForwardLoops(p, Doubles(x).data(), Doubles(filter).data(), y.data());
+    const auto forward = [&](const float* bias, bool relu) {
+      return Result(ys, [&](float* to) {
+        const DirectForward convolution(p);
+        Floats packed(convolution.filter_floats()), workspace(convolution.workspace_floats());
+        convolution.Pack(filter.data(), packed.data());
+        convolution.Run(x.data(), packed.data(), bias, relu, to, workspace.data());
+      });
+    };
+    ExpectNear(forward(nullptr, false), y, p.r * p.s * p.c);
+    for (size_t i = 0; i < y.size(); ++i) y[i] = std::max(y[i] + bias[i % static_cast<size_t>(p.k)], 0.0);
+    ExpectNear(forward(bias.data(), true), y, p.r * p.s * p.c);
+  }
 };
 
 TEST_P(DirectTest, StridesAndPadding) {
-  Compare({.n = 2,
-           .h = 7,
-           .w = 9,
-           .c = 17,
-           .k = 16,
-           .r = 3,
-           .s = 3,
-           .stride_h = 2,
-           .stride_w = 2,
-           .pad_top = 1,
-           .pad_bottom = 1,
-           .pad_left = 1,
-           .pad_right = 1});
-  Compare({.n = 3, .h = 6, .w = 5, .c = 5, .k = 48, .r = 1, .s = 1, .stride_h = 2, .stride_w = 3});
-  Compare({.n = 2, .h = 5, .w = 8, .c = 20, .k = 19, .r = 2, .s = 5, .stride_w = 2, .pad_bottom = 1, .pad_left = 4});
+  Compare(Strided(Dense({2, 7, 9, 17}, 16, 3, 3, {1, 1, 1, 1}), 2, 2));
+  Compare(Strided(Dense({3, 6, 5, 5}, 48, 1, 1), 2, 3));
+  Compare(Strided(Dense({2, 5, 8, 20}, 19, 2, 5, {0, 1, 4, 0}), 1, 2));
 }
 
-TEST_P(DirectTest, Dilation) {
-  Compare({.n = 1,
-           .h = 11,
-           .w = 12,
-           .c = 4,
-           .k = 16,
-           .r = 3,
-           .s = 3,
-           .stride_h = 2,
-           .pad_top = 2,
-           .pad_left = 3,
-           .pad_right = 3,
-           .dilation_h = 3,
-           .dilation_w = 2});
-}
+TEST_P(DirectTest, Dilation) { Compare(Dilated(Strided(Dense({1, 11, 12, 4}, 16, 3, 3, {2, 0, 3, 3}), 2, 1), 3, 2)); }
 
 // Taps that never meet the image, and images smaller than the filter.
 TEST_P(DirectTest, SmallImages) {
-  Compare({.n = 4,
-           .h = 1,
-           .w = 1,
-           .c = 32,
-           .k = 16,
-           .r = 3,
-           .s = 3,
-           .pad_top = 1,
-           .pad_bottom = 1,
-           .pad_left = 1,
-           .pad_right = 1});
-  Compare({.n = 70,
-           .h = 3,
-           .w = 3,
-           .c = 8,
-           .k = 32,
-           .r = 3,
-           .s = 3,
-           .pad_top = 1,
-           .pad_bottom = 1,
-           .pad_left = 1,
-           .pad_right = 1});
-  Compare({.n = 2,
-           .h = 2,
-           .w = 2,
-           .c = 3,
-           .k = 16,
-           .r = 5,
-           .s = 5,
-           .stride_h = 3,
-           .stride_w = 3,
-           .pad_top = 5,
-           .pad_bottom = 4,
-           .pad_left = 5,
-           .pad_right = 4});
+  Compare(Dense({4, 1, 1, 32}, 16, 3, 3, {1, 1, 1, 1}));
+  Compare(Dense({70, 3, 3, 8}, 32, 3, 3, {1, 1, 1, 1}));
+  Compare(Strided(Dense({2, 2, 2, 3}, 16, 5, 5, {5, 4, 5, 4}), 3, 3));
 }
 
 // Lines of more outputs than are multiplied together, and more channels than a panel has.
 TEST_P(DirectTest, LongLinesAndManyChannels) {
-  Compare({.n = 1, .h = 2, .w = 523, .c = 3, .k = 16, .r = 2, .s = 3, .pad_left = 2});
-  Compare({.n = 2, .h = 3, .w = 3, .c = 530, .k = 144, .r = 1, .s = 1});
+  Compare(Dense({1, 2, 523, 3}, 16, 2, 3, {0, 0, 2, 0}));
+  Compare(Dense({2, 3, 3, 530}, 144, 1, 1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, DirectTest, testing::Values(1, 2, 5));
@@ -172,10 +81,9 @@ INSTANTIATE_TEST_SUITE_P(Threads, DirectTest, testing::Values(1, 2, 5));
 TEST(Direct, WhichConvolutionsAre) {
   if (onednn::ProductsRepeat(DType::kFloat32)) GTEST_SKIP() << "oneDNN's kernels are as fast here";
   using enum Pass;
-  const Conv2DShape strided{.n = 3, .h = 8, .w = 8, .c = 128, .k = 256, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2};
+  const Conv2DShape strided = Strided(Dense({3, 8, 8, 128}, 256, 3, 3), 2, 2);
   EXPECT_TRUE(IsDirect(strided, kForward) && IsDirect(strided, kBackwardWeights));
-  Conv2DShape dense = strided;
-  dense.stride_h = dense.stride_w = 1;
+  Conv2DShape dense = Strided(strided, 1, 1);
   EXPECT_EQ(IsDirect(dense, kForward), !winograd::IsBest(dense, kForward));
   EXPECT_EQ(IsDirect(dense, kBackwardWeights), !winograd::IsBest(dense, kBackwardWeights));
   dense.h = dense.w = 4;  // 2 x 2 outputs
