@@ -89,6 +89,11 @@ function(belfry_compile_options name)
   if(BELFRY_MARCH)
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-march=${BELFRY_MARCH}>)
   endif()
+  # g++ 12.2 copies the constants {1, 1, 0, 0} of 64 bits as {1, 1, 1, 1} with AVX-512: it repeats the first of them if all
+  # before the zeros are equal, up to the width of one move. Moves of 16 bytes hold too few for that.
+  if(BELFRY_LEVEL EQUAL 4 AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-mmove-max=128;-mstore-max=128>")
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     # A `#pragma omp simd` that -O1 does not vectorise is no fault.
     target_compile_options(${name} PRIVATE -Wthread-safety -Wno-pass-failed)
