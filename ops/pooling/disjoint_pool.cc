@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <type_traits>
 
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
@@ -65,13 +66,27 @@ void MaxOf(const Pool2DShape& p, const T* image, const Covered& h, const Covered
   for (int64_t c = 0; c < size; ++c) winners[c] = static_cast<uint8_t>(winner[c]);
 }
 
-// The value if `taken`, otherwise 0. 16-bit floats are chosen by their bits, since conversions do not vectorise.
 template <class T>
-T OrZero(bool taken, T value) {
-  if constexpr (kIsSixteenBit<T>) {
-    return std::bit_cast<T>(static_cast<uint16_t>(taken ? std::bit_cast<uint16_t>(value) : 0));
-  } else {
-    return taken ? value : 0;
+using BitsOf = std::conditional_t<kIsSixteenBit<T>, uint16_t, uint32_t>;
+
+// The window's gradient at its winners, and 0 elsewhere. Values are chosen by their bits and compared with winners of
+// their own size, without which the compiler makes no vectors.
+template <class T>
+void GradOf(const Pool2DShape& p, const Covered& h, const Covered& w, int64_t first, int64_t size, const T* dy,
+            const uint8_t* winners, T* image) {
+  alignas(64) BitsOf<T> values[kChannels], winner[kChannels];
+  for (int64_t c = 0; c < size; ++c) {
+    values[c] = std::bit_cast<BitsOf<T>>(dy[c]);
+    winner[c] = winners[c];
+  }
+  for (int64_t r = h.begin; r < h.end; ++r) {
+    for (int64_t s = w.begin; s < w.end; ++s) {
+      T* const to = image + ((h.origin + r) * p.w + w.origin + s) * p.c + first;
+      const auto tap = static_cast<BitsOf<T>>(r * p.s + s);
+      for (int64_t c = 0; c < size; ++c) {
+        to[c] = std::bit_cast<T>(static_cast<BitsOf<T>>(winner[c] == tap ? values[c] : 0));
+      }
+    }
   }
 }
 
@@ -112,14 +127,8 @@ void DisjointMaxPoolGrad(const Pool2DShape& pool, const uint8_t* winners, const 
     for (int64_t n = begin; n < end; ++n) {
       T* const image = dx + n * pool.h * pool.w * pool.c;
       ForEachWindowOf(pool, n, [&](const Covered& h, const Covered& w, int64_t from) {
-        for (int64_t r = h.begin; r < h.end; ++r) {
-          for (int64_t s = w.begin; s < w.end; ++s) {
-            T* const to = image + ((h.origin + r) * pool.w + w.origin + s) * pool.c;
-            const auto tap = static_cast<int32_t>(r * pool.s + s);
-            for (int64_t c = 0; c < pool.c; ++c) {
-              to[c] = OrZero(static_cast<int32_t>(winners[from + c]) == tap, dy[from + c]);
-            }
-          }
+        for (int64_t c = 0; c < pool.c; c += kChannels) {
+          GradOf(pool, h, w, c, std::min(kChannels, pool.c - c), dy + from + c, winners + from + c, image);
         }
       });
       ClearUncovered(pool, image);

@@ -8,7 +8,7 @@
 namespace belfry::ops::winograd {
 
 // Correlation of images with an r x r filter [r, r, in.c, out.c]. `in` is padded by pad_top rows and pad_left columns
-// of zeros. out.c must be a multiple of kLanes.
+// of zeros. out.c must be a multiple of kLanes for a gradient of a filter, and for a bias.
 struct Problem {
   Images in, out;
   int64_t pad_top, pad_left;
@@ -46,7 +46,8 @@ struct Epilogue {
 };
 
 // out = in * filter, followed by the epilogue, whose addend and mask may alias `out`. Images and the epilogue have type
-// T, float or BFloat16; the filter and all arithmetic are float. Run takes the filter as TransformFilter writes it.
+// T, float or BFloat16; the filter and all arithmetic are float. TransformFilter takes a filter whose rows are filled
+// up with zeros to whole vectors, and Run what it writes.
 template <int r, class T>
 struct Correlation {
   static int64_t FilterFloats(const Problem& problem);

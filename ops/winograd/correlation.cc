@@ -37,7 +37,7 @@ struct CorrelationParts {
   explicit CorrelationParts(const Problem& p)
       : in_layout{p.block},
         out_layout{p.block},
-        point(p.in.c * p.out.c + kLanes),
+        point(p.in.c * p.out.vectors() * kLanes + kLanes),
         filter(points * point),
         row(p.in.vectors() * kLanes + 64 / int64_t{sizeof(float)}),
         in(p.in.vectors() * in_layout.vector()),
@@ -45,6 +45,21 @@ struct CorrelationParts {
         at_point(channels == 0 ? p.block * row : 0),
         thread(in + out + at_point + points * p.in.vectors() * kLanes) {}
 };
+
+// The first `lanes` of a vector; the others are 0, or are not stored.
+template <class T>
+inline Lanes LoadFirst(int64_t lanes, const T* x) {
+  if (lanes == kLanes) return Load(x);
+  T all[kLanes] = {};
+  std::copy_n(x, lanes, all);
+  return Load(all);
+}
+template <class T>
+inline void StoreFirst(int64_t lanes, Lanes x, T* y) {
+  T all[kLanes];
+  Store(x, all);
+  std::copy_n(all, lanes, y);
+}
 
 // The epilogue besides the bias.
 enum class Finish { kNone, kRelu, kAddendAndMask };
@@ -57,7 +72,7 @@ inline void WriteTile(const Problem& p, const Square& tile, int64_t v, const Col
   const int64_t height = std::min<int64_t>(kTile, p.out.h - tile.y), width = std::min<int64_t>(kTile, p.out.w - tile.x);
   const int64_t first = p.out.pixel(tile.image, tile.y, tile.x) + v * kLanes;
   const T *const addend = epilogue.addend, *const mask = epilogue.mask;
-  const int64_t row = p.out.w * p.out.c;
+  const int64_t row = p.out.w * p.out.c, lanes = std::min<int64_t>(kLanes, p.out.c - v * kLanes);
   const Lanes start = epilogue.bias == nullptr ? Lanes{} : Load(epilogue.bias + v * kLanes);
   Transform2D<kOutputMatrix<kTile, r>, PointAxis::kColumns>(load, [=, &p](int i, const Lanes* products_of_row) {
     if (i >= height) return;
@@ -68,10 +83,10 @@ inline void WriteTile(const Problem& p, const Square& tile, int64_t v, const Col
       Lanes x = products_of_row[j] + start;
       if constexpr (finish == Finish::kRelu) x = x < 0 ? Lanes{} : x;
       if constexpr (finish == Finish::kAddendAndMask) {
-        if (addend != nullptr) x += Load(addend + at);
-        if (mask != nullptr) x = Load(mask + at) > 0 ? x : Lanes{};
+        if (addend != nullptr) x += LoadFirst(lanes, addend + at);
+        if (mask != nullptr) x = LoadFirst(lanes, mask + at) > 0 ? x : Lanes{};
       }
-      Store(x, out + at);
+      lanes == kLanes ? Store(x, out + at) : StoreFirst(lanes, x, out + at);
     }
   });
 }
@@ -187,11 +202,11 @@ int64_t Correlation<r, T>::WorkspaceFloats(const Problem& problem) {
                      [&]<int channels>() { return problem.threads * CorrelationParts<r, channels>(problem).thread; });
 }
 
-// out.c is a multiple of kLanes, so every vector is full.
+// The filter's rows are whole vectors.
 template <int r, class T>
 void Correlation<r, T>::TransformFilter(const Problem& p, const float* filter, float* transformed) {
   constexpr int n = kTile + r - 1;
-  const int64_t in = p.in.c, out = p.out.c, point = CorrelationParts<r, 0>(p).point;
+  const int64_t in = p.in.c, out = p.out.vectors() * kLanes, point = CorrelationParts<r, 0>(p).point;
   ParallelFor(in * out / kLanes, kLanes * n * n, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float* const taps = filter + i % in * out + i / in * kLanes;

@@ -23,9 +23,9 @@ constexpr int64_t kLargeFilterBytes = int64_t{4} << 20;
 // Size of the sums of a gradient from which threads share one copy of them, and each block of tiles.
 constexpr int64_t kSharedSumsBytes = int64_t{1} << 20;
 
-// Size of the sums of a gradient above which its channels are divided into parts with about so many bytes. Measured
-// with AVX2 only.
-constexpr int64_t kMaxSumsBytes = int64_t{3} << 19, kPartOfIn = 64, kPartOfOut = 128, kMaxDividedLanes = 8;
+// Size of the sums of a gradient above which its channels are divided, and the parts. Measured on Zen 3 with AVX2, and
+// on Zen 4, whose L2 cache is twice as large, with AVX-512.
+constexpr int64_t kMaxSumsBytes = kLanes < 16 ? int64_t{3} << 19 : int64_t{6} << 20, kPartOfIn = 64, kPartOfOut = 128;
 
 // The size of the transformed filter, or of the sums of its gradient, of so many channels.
 int64_t FilterBytes(const onednn::Conv2DShape& s, int64_t in, int64_t out) {
@@ -39,14 +39,14 @@ Problem MakeProblem(const onednn::Conv2DShape& s, Pass pass, int threads, int64_
   const Images x{s.n, s.h, s.w, s.c}, y{s.n, s.out_h(), s.out_w(), s.k};
   if (pass == Pass::kBackwardData) return {y, x, s.r - 1 - s.pad_top, s.s - 1 - s.pad_left, threads, block};
   Problem p = {x, y, s.pad_top, s.pad_left, threads, block};
-  if (pass == Pass::kBackwardWeights && kLanes <= kMaxDividedLanes && FilterBytes(s, s.c, s.k) > kMaxSumsBytes) {
+  if (pass == Pass::kBackwardWeights && FilterBytes(s, s.c, s.k) > kMaxSumsBytes) {
     p.in.c = std::min(s.c, kPartOfIn);
     p.out.c = std::min(s.k, kPartOfOut);
   }
   return p;
 }
 
-// The filter has a whole number of vectors, because Computes() requires out.c % kLanes == 0.
+// Forward filters have a whole number of vectors, because Computes() requires out.c % kLanes == 0.
 void ToFloats(const BFloat16* from, int64_t size, float* to) {
   for (int64_t i = 0; i < size; i += kLanes) Store(Load(from + i), to + i);
 }
@@ -54,16 +54,18 @@ void FromFloats(const float* from, int64_t size, BFloat16* to) {
   for (int64_t i = 0; i < size; i += kLanes) Store(Load(from + i), to + i);
 }
 
-// The filter [r, s, k, c] that turns dy into dx: taps reversed, input and output channels exchanged.
+// The filter [r, s, k, c] that turns dy into dx: taps reversed, input and output channels exchanged, and c filled up
+// with zeros to a whole number of vectors.
 template <class T>
 void ReverseFilter(const onednn::Conv2DShape& s, const T* from, float* to) {
-  const int64_t taps = s.r * s.s;
+  const int64_t taps = s.r * s.s, row = RoundUp(s.c, kLanes);
   ParallelFor(taps, static_cast<double>(s.c * s.k), [&](int64_t begin, int64_t end) {
     for (int64_t tap = begin; tap < end; ++tap) {
       const T* const source = from + (taps - 1 - tap) * s.c * s.k;
-      float* const target = to + tap * s.c * s.k;
+      float* const target = to + tap * row * s.k;
       for (int64_t k = 0; k < s.k; ++k) {
-        for (int64_t c = 0; c < s.c; ++c) target[k * s.c + c] = static_cast<float>(source[c * s.k + k]);
+        for (int64_t c = 0; c < s.c; ++c) target[k * row + c] = static_cast<float>(source[c * s.k + k]);
+        std::fill(target + k * row + s.c, target + (k + 1) * row, 0.0f);
       }
     }
   });
@@ -106,7 +108,8 @@ bool Computes(const onednn::Conv2DShape& s, Pass pass) {
   if (s.r != s.s || (s.r != 3 && s.r != 5)) return false;
   if (std::max({s.stride_h, s.stride_w, s.dilation_h, s.dilation_w}) > 1) return false;
   const Problem p = MakeProblem(s, pass, 1, 1);
-  return p.out.channels % kLanes == 0 && p.pad_top >= 0 && p.pad_left >= 0;
+  const bool fits = p.out.channels % kLanes == 0 || (pass == Pass::kBackwardData && p.out.channels > kLanes);
+  return fits && p.pad_top >= 0 && p.pad_left >= 0;
 }
 
 bool IsBest(const onednn::Conv2DShape& s, Pass pass) {
@@ -138,8 +141,8 @@ Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass) : shape
     filter_floats_ = RoundUp(Correlation<r, T>::FilterFloats(p), kLanes);
     return RoundUp(filter_floats_ + Correlation<r, T>::WorkspaceFloats(p), kLanes);
   });
-  const bool weights = pass == Pass::kBackwardData || !std::is_same_v<T, float>;
-  weight_floats_ = weights ? shape.r * shape.s * shape.c * shape.k : 0;
+  const bool reversed = pass == Pass::kBackwardData, copied = reversed || !std::is_same_v<T, float>;
+  weight_floats_ = copied ? shape.r * shape.s * (reversed ? RoundUp(shape.c, kLanes) : shape.c) * shape.k : 0;
 }
 
 template <class T>

@@ -16,8 +16,8 @@ namespace belfry::ops::winograd {
 enum class Pass { kForward, kBackwardData, kBackwardWeights };
 
 // True if this code supports `pass` of the convolution: float32 or bfloat16, stride and dilation 1, one group, a 3 x 3
-// or 5 x 5 filter, a number of written channels that is a multiple of the vector length, and a build for AVX2 or
-// AVX-512.
+// or 5 x 5 filter, a number of written channels that is a multiple of the vector length or, backward for data, above
+// it, and a build for AVX2 or AVX-512.
 bool Computes(const onednn::Conv2DShape& shape, Pass pass);
 // True if the pass is supported and expected to be faster than oneDNN. The estimate counts operations, so it is
 // reproducible.

@@ -41,7 +41,8 @@ Conv2DShape Shape(int64_t n, int64_t h, int64_t w, int64_t c, int64_t k, int64_t
           .pad_right = before};
 }
 
-// Channels are multiples of 16, so that they are supported with vectors of 8 and of 16.
+// Written channels are multiples of 16, so that all passes are supported with vectors of 8 and of 16, but for those of
+// the gradient of x.
 std::vector<Conv2DShape> Shapes() {
   return {Shape(1, 4, 4, 16, 16, 3, 1, 1),    // one whole tile
           Shape(1, 1, 1, 16, 16, 3, 1, 1),    // one pixel
@@ -53,9 +54,11 @@ std::vector<Conv2DShape> Shapes() {
           Shape(3, 11, 6, 1, 48, 5, 2, 2),    // one channel
           Shape(1, 5, 5, 2, 16, 3, 1, 1),     // two, one image
           Shape(2, 10, 13, 4, 32, 5, 0, 1),   // four
-          Shape(2, 7, 8, 17, 16, 3, 0, 0),    // no padding
+          Shape(2, 7, 8, 17, 16, 3, 0, 0),    // no padding; dx: a lane of a second vector
+          Shape(2, 9, 6, 43, 32, 5, 2, 2),    // dx: most of a last vector
           Shape(90, 2, 2, 96, 80, 3, 1, 1),   // so many sums that threads share them, over several blocks
-          Shape(2, 5, 6, 80, 144, 3, 1, 1),   // so many that channels are divided, into uneven parts
+          Shape(2, 5, 6, 80, 144, 3, 1, 1),   // so many that channels are divided, into uneven parts, with AVX2
+          Shape(1, 5, 6, 208, 240, 3, 1, 1),  // the same with AVX-512
           Shape(2, 6, 9, 16, 16, 5, 0, 1)};   // uneven padding
 }
 
