@@ -1,12 +1,10 @@
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/window.h"
-#include "ops/convolution/conv2d_depthwise_impl.h"
-#include "ops/convolution/conv2d_direct_impl.h"
+#include "ops/convolution/algorithms_impl.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/conv2d_loops_impl.h"
 #include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/convolution/convolution_ops.h"
-#include "ops/convolution/pointwise_impl.h"
 #include "ops/onednn/in_float32_impl.h"
 #include "ops/onednn/primitive_kernel_impl.h"
 
@@ -16,11 +14,8 @@ template <class T>
 absl::StatusOr<Kernel> MakeConv2D(const KernelSpec& spec) {
   const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
   if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-  if (std::optional<Kernel> kernel = WinogradForward(spec, shape)) return *std::move(kernel);
-  ASSIGN_OR_RETURN(std::optional<Kernel> product, PointwiseForward(spec, shape));
-  if (product.has_value()) return *std::move(product);
-  if (std::optional<Kernel> kernel = MakeDirectForward(spec, shape)) return *std::move(kernel);
-  if (std::optional<Kernel> kernel = MakeDepthwiseForward(spec, shape)) return *std::move(kernel);
+  ASSIGN_OR_RETURN(std::optional<Kernel> own, OwnForward(spec, shape));
+  if (own.has_value()) return *std::move(own);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(spec, onednn::Conv2DForward(shape), {0, 1}, {0}));
     if (kernel.has_value()) return *std::move(kernel);
@@ -36,10 +31,8 @@ template <class T>
 absl::StatusOr<Kernel> MakeConv2DBackpropInput(const KernelSpec& spec) {
   const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
   if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-  if (std::optional<Kernel> kernel = WinogradBackpropInput(spec, shape)) return *std::move(kernel);
-  ASSIGN_OR_RETURN(std::optional<Kernel> product, PointwiseBackpropInput(spec, shape));
-  if (product.has_value()) return *std::move(product);
-  if (std::optional<Kernel> kernel = MakeDepthwiseBackpropInput(spec, shape)) return *std::move(kernel);
+  ASSIGN_OR_RETURN(std::optional<Kernel> own, OwnBackpropInput(spec, shape));
+  if (own.has_value()) return *std::move(own);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
                      PrimitiveKernel(spec, onednn::Conv2DBackwardData(shape), {2, 1}, {0}));
@@ -56,9 +49,8 @@ template <class T>
 absl::StatusOr<Kernel> MakeConv2DBackpropFilter(const KernelSpec& spec) {
   const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
   if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-  if (std::optional<Kernel> kernel = WinogradBackpropFilter(spec, shape)) return *std::move(kernel);
-  if (std::optional<Kernel> kernel = MakeDirectBackpropFilter(spec, shape)) return *std::move(kernel);
-  if (std::optional<Kernel> kernel = MakeDepthwiseBackpropFilter(spec, shape)) return *std::move(kernel);
+  ASSIGN_OR_RETURN(std::optional<Kernel> own, OwnBackpropFilter(spec, shape));
+  if (own.has_value()) return *std::move(own);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(
         std::optional<Kernel> kernel,

@@ -5,22 +5,16 @@
 #include "ops/activation/add_and_mask_impl.h"
 #include "ops/activation/epilogue_impl.h"
 #include "ops/common/op_rules_impl.h"
-#include "ops/convolution/conv2d_depthwise_impl.h"
-#include "ops/convolution/conv2d_direct_impl.h"
+#include "ops/convolution/algorithms_impl.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/convolution/convolution_ops.h"
-#include "ops/convolution/pointwise_impl.h"
 #include "ops/onednn/in_float32_impl.h"
 #include "ops/onednn/primitive_kernel_impl.h"
 
 namespace belfry::ops {
 namespace {
 
-// The activations that our own kernels compute.
-bool IsReluAtMost(const Epilogue& epilogue) {
-  return epilogue.activation == Activation::kNone || epilogue.activation == Activation::kRelu;
-}
 bool FusedByWinograd(const KernelSpec& spec) {
   const absl::StatusOr<Epilogue> epilogue = EpilogueOf(spec.attrs);
   return epilogue.ok() && IsReluAtMost(*epilogue) && ForwardByWinograd()(spec);
@@ -31,16 +25,8 @@ absl::StatusOr<Kernel> MakeFusedConv2D(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const Epilogue epilogue, EpilogueOf(spec.attrs));
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
-    const bool relu = epilogue.activation == Activation::kRelu;
-    if (IsReluAtMost(epilogue)) {
-      if (std::optional<Kernel> fast = WinogradForward(spec, shape, relu)) return *std::move(fast);
-    }
-    ASSIGN_OR_RETURN(std::optional<Kernel> product, PointwiseForward(spec, shape));
-    if (product.has_value()) return *std::move(product);
-    if (IsReluAtMost(epilogue)) {
-      if (std::optional<Kernel> direct = MakeDirectForward(spec, shape, relu)) return *std::move(direct);
-      if (std::optional<Kernel> own = MakeDepthwiseForward(spec, shape, relu)) return *std::move(own);
-    }
+    ASSIGN_OR_RETURN(std::optional<Kernel> own, OwnForward(spec, shape, epilogue));
+    if (own.has_value()) return *std::move(own);
     const bool whole = onednn::Applies(epilogue);
     const onednn::Conv2DForwardOptions options{.bias = true, .post_ops = whole ? epilogue : Epilogue()};
     ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
@@ -56,13 +42,8 @@ template <class T>
 absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
-    if (std::optional<Kernel> fast = WinogradBackpropFilter(spec, shape)) return *std::move(fast);
-    std::optional<Kernel> own = MakeDirectBackpropFilter(spec, shape);
-    if (!own.has_value()) own = MakeDepthwiseBackpropFilter(spec, shape);
-    if (own.has_value()) {
-      const auto make = [&own](const KernelSpec&) { return *own; };
-      return MakeFilterThenBias(spec, make, &MakeBiasAddGrad);
-    }
+    ASSIGN_OR_RETURN(std::optional<Kernel> own, OwnBackpropFilter(spec, shape));
+    if (own.has_value()) return *std::move(own);
     ASSIGN_OR_RETURN(
         std::optional<Kernel> kernel,
         PrimitiveKernel(spec, onednn::Conv2DBackwardWeights(shape, {.bias = true, .gradient_dtype = kDTypeOf<T>}),
