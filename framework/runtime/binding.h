@@ -56,6 +56,7 @@ struct Lane {
   StreamTask task;                     // what `worker` runs
   std::unique_ptr<StreamClock> clock;  // null until the first traced run; two stamps per instruction
   std::atomic<size_t> position{0};     // watched runs: the instruction being issued
+  absl::Status status;                 // of the last run by `worker`
   std::atomic<int64_t> since{0};       // watched runs: when it was, in ns of SteadyNow
 };
 

@@ -1,6 +1,7 @@
 #include "framework/runtime/executable.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -47,8 +48,8 @@ Executable::Executable(BoundPlan bound, std::unique_ptr<Recheck> recheck, const 
       ends_(bound_.devices.size(), 0) {
   for (auto& lane : bound_.lanes) {
     lane->task.body = [this, &lane = *lane] {
-      absl::Status status = RunLane(lane);
-      if (!status.ok()) Fail(std::move(status));
+      lane.status = RunLane(lane);
+      if (!lane.status.ok() && !MetDeadline(lane)) Fail(lane.status);
     };
   }
 }
@@ -222,10 +223,34 @@ absl::Status Executable::RunPiece(Lane& lane, const Piece& piece) {
   return capture_.ReplayPiece(lane, piece, state_);
 }
 
-void Executable::RunOnThreads() {
+absl::Status Executable::RunOnThreads() {
   one_thread_.CatchUpEvents(state_.step_index - 1);
   for (auto& lane : bound_.lanes) lane->worker->Start(lane->task);
   for (auto& lane : bound_.lanes) lane->worker->Wait();
+  return failed_.load() ? absl::OkStatus() : DeadlineError();
+}
+
+bool Executable::MetDeadline(const Lane& lane) const {
+  return absl::IsDeadlineExceeded(lane.status) && state_.deadline != absl::InfiniteFuture();
+}
+
+// Lanes wait for each other, and the first in a collective for other processes, which its error names. So those that
+// meet the deadline wake no other, but all meet it, and that one is asked first.
+absl::Status Executable::DeadlineError() const {
+  const Lane* first = nullptr;
+  int first_place = 0;
+  for (const auto& lane : bound_.lanes) {
+    if (lane->status.ok()) continue;
+    const size_t position = lane->position.load(std::memory_order_relaxed);
+    int place = std::numeric_limits<int>::max();
+    if (position < lane->instructions.size() && lane->instructions[position].kind == Instruction::Kind::kCollective) {
+      place = lane->instructions[position].participant;
+    }
+    if (first != nullptr && place >= first_place) continue;
+    first = lane.get();
+    first_place = place;
+  }
+  return first == nullptr ? absl::OkStatus() : first->status;
 }
 
 // The first failure wakes the other lanes.
@@ -262,7 +287,7 @@ absl::Status Executable::RunLanes() {
   } else if (one_thread_.preferred() && !watch_.watched()) {
     status = CatchOutOfMemory(kDuringStep, [&] { return one_thread_.Run(state_, watch_); });
   } else {
-    RunOnThreads();
+    status = RunOnThreads();
   }
   if (!status.ok()) Fail(std::move(status));
   const bool failed = failed_.load();

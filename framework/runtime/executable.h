@@ -93,7 +93,10 @@ class Executable {
   absl::Status RunPiece(Lane& lane, const Piece& piece);
   bool stopped() const { return failed_.load(std::memory_order_relaxed) || state_.is_cancelled(); }
   absl::Status WhyStopped(const Lane& lane, const BoundInstruction& at) const;
-  void RunOnThreads();
+  absl::Status RunOnThreads();
+  bool MetDeadline(const Lane& lane) const;
+  // OK if no lane has met it.
+  absl::Status DeadlineError() const;
   absl::Status BeginLane(Lane& lane);
   absl::Status EndLane(Lane& lane);
   void Fail(absl::Status status);
