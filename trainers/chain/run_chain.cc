@@ -220,14 +220,15 @@ absl::Status RunChain::Flush(absl::Time deadline) {
 
 absl::Status RunChain::BeforeSave(int64_t steps, bool alone, absl::Time deadline) {
   if (!active_) return absl::OkStatus();
-  if (alone && world_.size() > 1) {
-    batches_.clear();  // the others' parts cannot be had
-    steps_ = steps;
-  }
-  RETURN_IF_ERROR(Flush(deadline));
-  if (!writes()) return absl::OkStatus();
-  RETURN_IF_ERROR(AddLogs(/*whole=*/false));
-  return Append("save", steps);
+  absl::Status status;
+  if (!alone || world_.size() == 1) status = Flush(deadline);
+  // The checkpoint is written all the same, but the others' parts of these batches cannot be had.
+  batches_.clear();
+  steps_ = steps;
+  if (!writes()) return status;
+  status.Update(AddLogs(/*whole=*/false));
+  status.Update(Append("save", steps));
+  return status;
 }
 
 // The header has the checksums of all tensors, so its digest stands for the whole file.
