@@ -74,6 +74,7 @@ class Checker {
     for (int rank = 0; rank < scenario_.ranks; ++rank) CheckRank(rank);
     CheckSteps();
     CheckWeights(report_.disturbed, "");
+    CheckDisk(disk, "");
     if (failed) Resume(disk);
     return std::move(report_);
   }
@@ -168,17 +169,29 @@ class Checker {
     if (steps.size() > 1) Problem(absl::StrCat("ranks end well after steps ", absl::StrJoin(steps, ", ")));
   }
 
+  const std::vector<float>& Expected(int64_t steps) {
+    if (expected_.empty()) expected_ = ExpectedWeights(scenario_, machine_);
+    return expected_[steps];
+  }
+
   void CheckWeights(const RunResult& run, const std::string& when) {
-    std::vector<std::vector<float>> expected(scenario_.steps + 1);
     for (int rank = 0; rank < scenario_.ranks; ++rank) {
       const RankResult& result = run.ranks[rank];
       if (result.weights.empty()) continue;
-      if (expected[result.steps].empty()) expected[result.steps] = ExpectedWeights(scenario_, result.steps, machine_);
       Add(absl::StrCat(rank, " ", result.ended_at, " ", result.steps));
       Add({reinterpret_cast<const char*>(result.weights.data()), result.weights.size() * sizeof(float)});
-      if (Same(result.weights, expected[result.steps])) continue;
+      if (Same(result.weights, Expected(result.steps))) continue;
       Problem(absl::StrCat(when, "rank ", rank, " has other weights after step ", result.steps));
     }
+  }
+
+  void CheckDisk(Disk& disk, const std::string& when) {
+    std::vector<std::string> problems;
+    for (const auto& [step, weights] : ReadCheckpoints(scenario_, disk, problems)) {
+      Add(absl::StrCat("step ", step));
+      if (!Same(weights, Expected(step))) Problem(absl::StrCat(when, "the checkpoint of step ", step, " is wrong"));
+    }
+    for (const std::string& problem : problems) Problem(absl::StrCat(when, problem));
   }
 
   void Resume(Disk& disk) {
@@ -193,6 +206,7 @@ class Checker {
       }
     }
     CheckWeights(run, "resumed: ");
+    CheckDisk(disk, "resumed: ");
   }
 
   // FNV-1a.
@@ -202,6 +216,7 @@ class Checker {
 
   const Scenario& scenario_;
   Machine& machine_;
+  std::vector<std::vector<float>> expected_;  // by step, once they are asked for
   Report report_{.problems = {}, .disturbed = {}, .fingerprint = 0xCBF29CE484222325};
 };
 

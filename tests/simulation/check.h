@@ -31,7 +31,8 @@ struct Report {
 // - a rank hangs, or ends later than its deadlines and those of what it does after an error allow;
 // - a rank ends with an error although nothing, or nothing that harms, went wrong; or well although a rank is lost;
 // - a healthy rank blames another one that is healthy, or none;
-// - weights differ from those of an undisturbed run after as many steps;
+// - weights, of ranks or of a checkpoint, differ from those of an undisturbed run after as many steps;
+// - files that the run leaves are damaged, or differ from its chain (docs/audit.md);
 // - mutexes are locked in orders that can deadlock.
 Report Simulate(const Scenario& scenario, Machine& machine);
 

@@ -30,6 +30,16 @@ int DrawRanks(Random& random) {
                                             : random.Between(2, 16));
 }
 
+void DrawTrainer(Scenario& scenario, Random& random) {
+  scenario.elements = static_cast<int>(random.Between(1, 12));
+  scenario.sum = WorldSum::kTowers;
+  scenario.towers = static_cast<int>(random.Between(1, 2));
+  if (random.OneIn(2)) scenario.bucket_bytes = 1 << 20;
+  scenario.shard_optimizer = random.OneIn(3);
+  scenario.threads_of_devices = random.OneIn(2);
+  if (random.OneIn(3)) scenario.check_replicas_every = static_cast<int>(random.Between(1, 4));
+}
+
 void DrawFault(Scenario& scenario, Random& random) {
   constexpr Fault kFaults[] = {Fault::kNone, Fault::kCrash, Fault::kStop,  Fault::kPause, Fault::kLate,
                                Fault::kCut,  Fault::kDelay, Fault::kError, Fault::kSignal};
@@ -41,9 +51,12 @@ void DrawFault(Scenario& scenario, Random& random) {
   } else if (scenario.fault == Fault::kCut) {
     scenario.fault = Fault::kNone;  // there is no link
   }
-  // A third of all faults come while the ranks begin, which takes about 50 latencies.
-  const Nanoseconds begin = 50 * (scenario.network.latency + scenario.network.jitter),
-                    whole = begin + scenario.steps * (scenario.computing + 5 * scenario.network.latency);
+  // A third of all faults come while the ranks begin, which takes about 50 latencies. A Trainer first reads examples,
+  // to compare the data of the ranks.
+  const bool trainer = scenario.program == ProgramKind::kTrainer;
+  const Nanoseconds latency = scenario.network.latency,
+                    begin = 50 * (latency + scenario.network.jitter) + (trainer ? 16 : 0) * scenario.computing,
+                    whole = begin + scenario.steps * (scenario.computing + (trainer ? 15 : 5) * latency);
   scenario.at = random.OneIn(3) ? random.Below(begin) : random.Below(whole + whole / 8);
   const Nanoseconds patience = std::min(scenario.timeout, scenario.step_timeout);
   switch (scenario.fault) {
@@ -75,10 +88,13 @@ std::string FaultName(Fault fault) {
   return "";
 }
 
-Scenario Draw(uint64_t seed, int ranks) {
+Scenario Draw(uint64_t seed, const Chosen& chosen) {
   Random random(seed);
   random.Next();
-  Scenario scenario{.seed = seed, .ranks = ranks != 0 ? ranks : DrawRanks(random)};
+  Scenario scenario{.seed = seed, .ranks = chosen.ranks != 0 ? chosen.ranks : DrawRanks(random)};
+  if (chosen.program == ProgramKind::kTrainer && scenario.ranks > kMostWithTrainer) {
+    scenario.ranks = static_cast<int>(random.Between(2, kMostWithTrainer));
+  }
   scenario.network = DrawNetwork(random);
   scenario.steps = random.Between(3, 12);
   scenario.elements = static_cast<int>(random.OneIn(8) ? random.Between(1, 20'000) : random.Between(1, 40));
@@ -96,6 +112,9 @@ Scenario Draw(uint64_t seed, int ranks) {
     scenario.switch_every = 0;
     scenario.laziness = 5 * kMillisecond;
   }
+  const bool trainer = scenario.ranks <= kMostWithTrainer && random.OneIn(6);
+  scenario.program = chosen.program.value_or(trainer ? ProgramKind::kTrainer : ProgramKind::kHandMade);
+  if (scenario.program == ProgramKind::kTrainer) DrawTrainer(scenario, random);
   DrawFault(scenario, random);
   if (scenario.ranks < kMany && random.OneIn(2)) scenario.route = WorldRoute::kTree;
   return scenario;
@@ -103,7 +122,9 @@ Scenario Draw(uint64_t seed, int ranks) {
 
 std::string ToString(const Scenario& s) {
   std::string text = absl::StrCat("seed ", s.seed, ": ", Counted(s.ranks, "rank"), ", ", Counted(s.steps, "step"), ", ",
-                                  Counted(s.elements, "element"), ", fault: ", FaultName(s.fault));
+                                  Counted(s.elements, "element"),
+                                  s.program == ProgramKind::kTrainer ? ", Trainer" : ", program by hand",
+                                  ", fault: ", FaultName(s.fault));
   if (s.fault == Fault::kNone) return text;
   absl::StrAppend(&text, " of rank ", s.victim);
   if (s.fault == Fault::kCut) absl::StrAppend(&text, " to ", s.other);

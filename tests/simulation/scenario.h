@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -23,14 +24,25 @@ enum class Fault {
 };
 std::string FaultName(Fault fault);
 
+// What each rank runs (training.h).
+enum class ProgramKind { kHandMade, kTrainer };
+// With more ranks, compiling the plans of a Trainer would take most of the time of all runs.
+inline constexpr int kMostWithTrainer = 8;
+
 struct Scenario {
   uint64_t seed = 0;
+  ProgramKind program = ProgramKind::kHandMade;
   int ranks = 4;
   int64_t steps = 8;
-  int elements = 5;  // of the model
+  int elements = 5;  // of the model or, with a Trainer, of an example
   int checkpoint_every = 3;
   WorldSum sum = WorldSum::kTowers;
   WorldRoute route = WorldRoute::kFaster;
+  // Those of the Trainer only.
+  int towers = 1;            // of each rank
+  size_t bucket_bytes = 64;  // several buckets, or one
+  bool shard_optimizer = false, threads_of_devices = false;
+  int check_replicas_every = 0;
   // The patience of ranks with each other: at the start and the end, and in a step.
   Nanoseconds timeout = 500 * kMillisecond, step_timeout = 200 * kMillisecond;
   Nanoseconds computing = 2 * kMillisecond;  // that a step takes, without its averages
@@ -46,8 +58,13 @@ struct Scenario {
   Nanoseconds lasting = 0;  // kPause, kLate: for so long; kDelay: longer by so much
 };
 
-// `ranks`: 0 for 2 to 168, drawn too.
-Scenario Draw(uint64_t seed, int ranks);
+// What is not drawn.
+struct Chosen {
+  int ranks = 0;  // 0: drawn, 2 to 168
+  // Without it, that by hand unless there are few ranks, and for most seeds even then.
+  std::optional<ProgramKind> program = {};
+};
+Scenario Draw(uint64_t seed, const Chosen& chosen = {});
 std::string ToString(const Scenario& scenario);
 
 inline absl::Duration ToDuration(Nanoseconds time) { return absl::Nanoseconds(time); }

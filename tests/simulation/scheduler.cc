@@ -290,7 +290,14 @@ int Scheduler::Wait(const pthread_cond_t& condition, pthread_mutex_t& mutex, Nan
   return late ? ETIMEDOUT : 0;
 }
 
-void Scheduler::Notify(const pthread_cond_t& condition, bool all) { Wake(&condition, all); }
+void Scheduler::Notify(const void* object, bool all) { Wake(object, all); }
+
+int Scheduler::WaitForChange(const uint32_t& word, uint32_t value, Nanoseconds until) {
+  if (word != value) return EAGAIN;
+  const Nanoseconds begin = now();
+  Block(&word, std::max(until, begin));
+  return now() >= until ? ETIMEDOUT : 0;
+}
 
 void Scheduler::Exit() {
   running_->process->end = End::kReturned;

@@ -87,7 +87,10 @@ class Scheduler {
   int TryLock(pthread_mutex_t& mutex);
   int Unlock(pthread_mutex_t& mutex);
   int Wait(const pthread_cond_t& condition, pthread_mutex_t& mutex, Nanoseconds until);
-  void Notify(const pthread_cond_t& condition, bool all);
+  // Wakes threads that wait for a condition, or for a word to change.
+  void Notify(const void* object, bool all);
+  // Those of futex(2): waits for Notify, unless the word has another value already. Returns 0 or an errno.
+  int WaitForChange(const uint32_t& word, uint32_t value, Nanoseconds until);
   // Ends the running process.
   [[noreturn]] void Exit();
 

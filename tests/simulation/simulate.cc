@@ -30,10 +30,13 @@ ABSL_FLAG(int64_t, seeds, 2000, "The number of runs, each of a seed of its own")
 ABSL_FLAG(int64_t, seed, -1, "Run this seed alone, and print how its ranks end");
 ABSL_FLAG(int64_t, first_seed, 0, "The first of the seeds");
 ABSL_FLAG(int, ranks, 0, "The number of ranks; 0: 2 to 168, drawn from the seed");
+ABSL_FLAG(std::string, program, "", "What each rank runs, by_hand or trainer, which takes up to 8; empty: drawn");
 ABSL_FLAG(int, jobs, 0, "Processes that share the seeds; 0: one for each core");
 
 namespace belfry::simulation {
 namespace {
+
+constexpr absl::string_view kByHand = "by_hand", kTrainer = "trainer";
 
 // A status without the name of the rank that has it, and without all but the first of adjacent lines that say the same
 // of tasks.
@@ -128,7 +131,10 @@ void PrintRanks(const Scenario& scenario, const std::vector<RankResult>& ranks) 
 
 // Prints what does not hold of a run. True if all does.
 bool Holds(uint64_t seed, Machine& machine, bool verbose) {
-  const Scenario scenario = Draw(seed, absl::GetFlag(FLAGS_ranks));
+  Chosen chosen{.ranks = absl::GetFlag(FLAGS_ranks)};
+  const std::string program = absl::GetFlag(FLAGS_program);
+  if (!program.empty()) chosen.program = program == kTrainer ? ProgramKind::kTrainer : ProgramKind::kHandMade;
+  const Scenario scenario = Draw(seed, chosen);
   const absl::Time begin = SteadyNow();
   const Report report = Simulate(scenario, machine);
   if (verbose) {
@@ -210,6 +216,11 @@ std::string FlagsFault(size_t arguments) {
     return "--first_seed must be at least 0, and the last seed at most 2^63 - 1";
   }
   const int ranks = absl::GetFlag(FLAGS_ranks);
+  const std::string program = absl::GetFlag(FLAGS_program);
+  if (!program.empty() && program != kByHand && program != kTrainer) return "--program must be by_hand or trainer";
+  if (program == kTrainer && ranks > kMostWithTrainer) {
+    return absl::StrCat("--program=trainer takes at most ", kMostWithTrainer, " ranks");
+  }
   return ranks < 0 || ranks > kMostRanks ? absl::StrCat("--ranks must be from 0 to ", kMostRanks) : "";
 }
 

@@ -256,7 +256,7 @@ TEST_F(Simulation, AStoppedProcessGoesOnLaterAndACrashedOneNever) {
 TEST_F(Simulation, ASeedRepeatsItsRun) {
   std::set<uint64_t> fingerprints;
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    const Scenario scenario = Draw(seed, 0);
+    const Scenario scenario = Draw(seed);
     const Report first = Simulate(scenario, machine_), second = Simulate(scenario, machine_);
     EXPECT_EQ(first.fingerprint, second.fingerprint) << ToString(scenario);
     EXPECT_EQ(first.disturbed.messages, second.disturbed.messages) << ToString(scenario);

@@ -1,34 +1,33 @@
 // A training of a tiny model in simulated processes.
 //
-// The control code is that of the product: OpenMpiWorld with MpiWorld and MpiWatcher, RunInWorld, CheckSameLines,
-// ShareCheckpoint, WorldCollectives and TaskReports, in the order in which the Trainer calls them. The model is written
-// by hand, without sessions, since it is the control code that is simulated, and a thousand ranks are to take seconds:
-// a vector of weights, which each rank moves towards examples of its own.
+// The control code is the product's own: OpenMpiWorld with MpiWorld and MpiWatcher, RunInWorld, and what the program of
+// a rank calls. There are two programs (ProgramKind):
+// - kHandMade calls CheckSameLines, ShareCheckpoint, WorldCollectives and TaskReports in the order in which the Trainer
+//   does. Its model is written by hand, without sessions, so that a thousand ranks take seconds.
+// - kTrainer is a program as users write it: a Trainer over a Session, a Prefetcher that reads the data, and a
+//   directory with checkpoints, log and chain, from which it resumes.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/base/parallel.h"
 #include "framework/device/device_set.h"
+#include "tests/simulation/disk.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/scheduler.h"
 
 namespace belfry::simulation {
-
-// Rank 0's disk, which outlives the processes.
-struct Disk {
-  int64_t step = -1;  // of the checkpoint; -1: none
-  std::vector<float> weights;
-};
 
 struct RankResult {
   bool ended = false;
   Nanoseconds ended_at = kNever;
   absl::StatusOr<int> status = absl::UnknownError("it has not ended");  // of RunInWorld
   int64_t steps = 0;
-  std::vector<float> weights;
+  std::vector<float> weights;  // after them; empty: not known
 };
 
 struct RunResult {
@@ -40,7 +39,8 @@ struct RunResult {
 // The devices and stacks that all runs of a program or test share.
 struct Machine {
   Machine();
-  DeviceSet devices;  // a CPU
+  ScopedParallelThreads alone{1};  // OpenMP's threads are none of the scheduler's
+  DeviceSet devices;               // a CPU
   Stacks stacks;
 };
 
@@ -48,7 +48,11 @@ struct Machine {
 Nanoseconds LimitOf(const Scenario& scenario);
 // Trains to the end, or to that of the faults, from the disk's checkpoint. `disturbed`: with the fault.
 RunResult Train(const Scenario& scenario, bool disturbed, Disk& disk, Machine& machine);
-// The weights after so many steps, computed without messages or threads.
-std::vector<float> ExpectedWeights(const Scenario& scenario, int64_t steps, Machine& machine);
+// The weights of the checkpoints on the disk, by step. Adds to `problems` what is wrong with files there, by
+// themselves.
+std::map<int64_t, std::vector<float>> ReadCheckpoints(const Scenario& scenario, Disk& disk,
+                                                      std::vector<std::string>& problems);
+// The weights after 0, 1, ... scenario.steps steps, computed in one process, without a scheduler.
+std::vector<std::vector<float>> ExpectedWeights(const Scenario& scenario, Machine& machine);
 
 }  // namespace belfry::simulation
