@@ -56,7 +56,7 @@ std::string Phases::Position() const {
   }
   const PreparedStep* const running = running_.load(std::memory_order_acquire);
   if (running == nullptr) return absl::StrCat(when, ": has been compiling it", since);
-  return absl::StrCat(when, ":\n    ", absl::StrReplaceAll(running->Position(), {{"\n", "\n  "}, {"  /", "/"}}));
+  return absl::StrCat(when, ":\n    ", absl::StrReplaceAll(running->Position(), {{"\n  /", "\n    /"}, {"  /", "/"}}));
 }
 
 }  // namespace belfry::trainers

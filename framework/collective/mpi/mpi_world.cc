@@ -47,6 +47,15 @@ std::vector<int> UnderWay(const std::vector<Transfers::Transfer>& list) {
 // Marks what RollCall prints of a process that waits for another.
 constexpr absl::string_view kWaiting = "waiting for task ";
 
+// A position that says for which process it waits: on its first line, since a list of devices below may be cut off.
+std::string WithAwaited(std::string position, int process) {
+  const std::string wait = absl::StrCat(kWaiting, process);
+  if (position.empty()) return wait;
+  size_t end = std::min(position.find('\n'), position.size());
+  if (end < position.size() && end > 0 && position[end - 1] == ':') --end;
+  return position.insert(end, absl::StrCat(", ", wait));
+}
+
 // The processes from which something is missing; if none, those that have not taken what was sent to them.
 std::vector<int> Awaited(const Transfers& transfers) {
   const std::vector<int> processes = UnderWay(transfers.receives);
@@ -276,8 +285,7 @@ void MpiWorld::SetPosition(std::function<std::string()> position) {
   watcher_->SetPosition([this, position = std::move(position)] {
     std::string text = position == nullptr ? "" : position();
     const int awaited = awaited_.load(std::memory_order_relaxed);
-    if (awaited >= 0) absl::StrAppend(&text, text.empty() ? "" : ", ", kWaiting, awaited);
-    return text;
+    return awaited < 0 ? text : WithAwaited(std::move(text), awaited);
   });
 }
 

@@ -264,7 +264,9 @@ TEST(World, TheRollCallSaysWhereEachProcessIs) {
   Ranks ranks;
   ranks.options.resize(4);
   const auto results = RunRanks(4, ranks, [](World& world) -> absl::Status {
-    world.SetPosition([rank = world.rank()] { return rank > 1 ? "" : absl::StrCat("is at line ", rank); });
+    world.SetPosition([rank = world.rank()] {
+      return rank > 1 ? "" : absl::StrCat("is at line ", rank, rank == 1 ? ":\n    of a list" : "");
+    });
     if (world.rank() == 2) {
       absl::SleepFor(absl::Milliseconds(900));
       return absl::OkStatus();
@@ -278,7 +280,8 @@ TEST(World, TheRollCallSaysWhereEachProcessIs) {
   EXPECT_THAT(Text(results[0]),
               ContainsRegex("no answer before the deadline from task 2.*\n  task 2 .*  answers\n"
                             "  task 0 .*  is at line 0, waiting for task 2\n"
-                            "  task 1 .*  is at line 1, waiting for task 2\n  task 3 .*  waiting for task 2"));
+                            "  task 1 .*  is at line 1, waiting for task 2:\n    of a list\n"
+                            "  task 3 .*  waiting for task 2"));
 }
 
 TEST(World, ALongWaitIsLoggedByOneProcess) {
