@@ -41,7 +41,7 @@ absl::StatusOr<int> RunTrainerProgram(const RankOfRun& rank);
 std::map<int64_t, std::vector<float>> CheckpointsOfHandMadeProgram(Disk& disk);
 std::map<int64_t, std::vector<float>> CheckpointsOfTrainerProgram(Disk& disk, std::vector<std::string>& problems);
 
-// The weights after 0, 1, ... scenario.steps steps, computed in one process, without a scheduler.
+// The weights after 0, 1, ... scenario.steps steps, computed in one process.
 std::vector<std::vector<float>> WeightsOfHandMadeProgram(const Scenario& scenario, Machine& machine);
 std::vector<std::vector<float>> WeightsOfTrainerProgram(const Scenario& scenario, Machine& machine);
 

@@ -38,6 +38,7 @@ void DrawTrainer(Scenario& scenario, Random& random) {
   scenario.shard_optimizer = random.OneIn(3);
   scenario.threads_of_devices = random.OneIn(2);
   if (random.OneIn(3)) scenario.check_replicas_every = static_cast<int>(random.Between(1, 4));
+  if (random.OneIn(2)) scenario.evaluate_every = static_cast<int>(random.Between(1, 4));
 }
 
 void DrawFault(Scenario& scenario, Random& random) {
@@ -66,7 +67,8 @@ void DrawFault(Scenario& scenario, Random& random) {
       scenario.lasting = random.OneIn(2) ? random.Below(patience / 3) : random.Between(4, 8) * scenario.timeout;
       if (scenario.fault == Fault::kLate) scenario.at = 0;
       break;
-    case Fault::kDelay: scenario.lasting = random.Below(patience / 20); break;
+    // A step of a Trainer may take some 20 messages, one after the other.
+    case Fault::kDelay: scenario.lasting = random.Below(patience / (trainer ? 80 : 20)); break;
     default: break;
   }
 }

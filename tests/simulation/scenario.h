@@ -39,10 +39,10 @@ struct Scenario {
   WorldSum sum = WorldSum::kTowers;
   WorldRoute route = WorldRoute::kFaster;
   // Those of the Trainer only.
-  int towers = 1;            // of each rank
-  size_t bucket_bytes = 64;  // several buckets, or one
+  int towers = 1;           // of each rank
+  size_t bucket_bytes = 4;  // one for each variable, or for all
   bool shard_optimizer = false, threads_of_devices = false;
-  int check_replicas_every = 0;
+  int check_replicas_every = 0, evaluate_every = 0;
   // The patience of ranks with each other: at the start and the end, and in a step.
   Nanoseconds timeout = 500 * kMillisecond, step_timeout = 200 * kMillisecond;
   Nanoseconds computing = 2 * kMillisecond;  // that a step takes, without its averages

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -36,7 +37,7 @@ int BatchSize(const Scenario& scenario) { return Towers(scenario) * kExamplesOfT
 // an epoch is smaller, and leaves some towers without any.
 class Examples final : public data::Dataset {
  public:
-  // `rank` is null without a scheduler.
+  // `rank` is null in one process.
   Examples(const Scenario& scenario, const RankOfRun* rank)
       : scenario_(scenario),
         rank_(rank),
@@ -122,6 +123,13 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const Scenario& scenario, const
   return model;
 }
 
+// The norm of the weights stands for a figure on test data.
+absl::StatusOr<trainers::Evaluation> Evaluate(const Model& model) {
+  ASSIGN_OR_RETURN(const std::vector<float> weights, ReadWeights(*model.session, model.step));
+  const double norm = std::inner_product(weights.begin(), weights.end(), weights.begin(), 0.0);
+  return trainers::Evaluation{.metrics = {{.name = "norm", .value = norm}}};
+}
+
 // Those of a run in several processes.
 trainers::TrainerOptions OptionsOf(const RankOfRun& rank) {
   const Scenario& scenario = rank.scenario;
@@ -133,6 +141,7 @@ trainers::TrainerOptions OptionsOf(const RankOfRun& rank) {
   options.checkpoint_every = scenario.checkpoint_every;
   options.keep_checkpoints = 3;
   options.check_replicas_every = scenario.check_replicas_every;
+  options.evaluate_every = scenario.evaluate_every;
   options.resume.latest = true;
   options.stop = [&rank] { return rank.Meets(Fault::kSignal) ? SIGTERM : 0; };
   return options;
@@ -164,6 +173,7 @@ absl::StatusOr<int> RunTrainerProgram(const RankOfRun& rank) {
     return absl::OkStatus();
   });
   trainers::TrainerOptions options = OptionsOf(rank);
+  if (scenario.evaluate_every > 0) options.evaluate = [&](int64_t) { return Evaluate(*model); };
   options.callbacks = {&steps};
   trainers::Trainer trainer(*model->session, model->step, *model->input, options);
   RETURN_IF_ERROR(trainer.Run());
@@ -198,7 +208,7 @@ std::map<int64_t, std::vector<float>> CheckpointsOfTrainerProgram(Disk& disk, st
   return checkpoints;
 }
 
-std::vector<std::vector<float>> WeightsOfTrainerProgram(const Scenario& scenario, Machine&) {
+std::vector<std::vector<float>> WeightsOfTrainerProgram(const Scenario& scenario, Machine& machine) {
   std::vector<std::vector<float>> weights;
   const auto train = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const DeviceSet devices,
@@ -215,7 +225,11 @@ std::vector<std::vector<float>> WeightsOfTrainerProgram(const Scenario& scenario
                              {.steps = scenario.steps, .quiet = true, .callbacks = {&steps}})
         .Run();
   };
-  const absl::Status trained = train();
+  // As a process of a scheduler, since fibers start sooner than threads.
+  Scheduler scheduler(machine.stacks, scenario.seed, /*switch_every=*/0);
+  absl::Status trained = absl::UnknownError("it has not ended");
+  scheduler.AddProcess(0, [&] { trained = train(); });
+  scheduler.Run(kNever - 1);
   BELFRY_CHECK(trained.ok());
   return weights;
 }

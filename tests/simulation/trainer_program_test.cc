@@ -129,6 +129,7 @@ TEST_F(SimulatedTrainer, ASeedRepeatsItsRun) {
 
 // Found faults of the product: a step that met its deadline said that a stream of its own process was late, and not for
 // which task that waited; and the chain of a run had no record of the checkpoint that was saved after others were lost.
+// The list of tasks said for whom a task waits only after a list of its devices.
 TEST_F(SimulatedTrainer, AFaultAtAnyMomentIsBlamedOnThoseWhoseItIs) {
   Scenario scenario = Small();
   scenario.steps = 4;
@@ -143,6 +144,7 @@ TEST_F(SimulatedTrainer, AFaultAtAnyMomentIsBlamedOnThoseWhoseItIs) {
     scenario.lasting = fault == Fault::kPause ? 6 * scenario.timeout : 0;
     for (int moment = 0; moment < kMoments; ++moment) {
       scenario.at = end * moment / kMoments;
+      scenario.towers = 1 + moment % 2;
       EXPECT_THAT(Simulate(scenario, machine_).problems, IsEmpty()) << ToString(scenario);
     }
   }

@@ -1,6 +1,9 @@
 #include "tests/simulation/training.h"
 
+#include <malloc.h>
+
 #include <functional>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -40,11 +43,16 @@ void Disturb(const Scenario& scenario, Scheduler& scheduler, Network& network) {
   }
 }
 
+// Blocks of up to so many bytes, the most that malloc takes, stay in the process for the next run, and so much memory.
+constexpr int kLargest = 32 << 20, kKept = std::numeric_limits<int>::max();
+
 }  // namespace
 
 absl::Status InputError() { return absl::DataLossError("data_batch_4.bin is too short"); }
 
 Machine::Machine() {
+  // The notes of a thousand ranks take 1 GB, which takes the system a second to give.
+  BELFRY_CHECK(mallopt(M_MMAP_THRESHOLD, kLargest) == 1 && mallopt(M_TRIM_THRESHOLD, kKept) == 1);
   auto opened = DeviceSet::Open("cpu:1", {.cpu_threads = 1, .ignore_launcher = true});
   BELFRY_CHECK(opened.ok());
   devices = *std::move(opened);

@@ -52,7 +52,7 @@ RunResult Train(const Scenario& scenario, bool disturbed, Disk& disk, Machine& m
 // themselves.
 std::map<int64_t, std::vector<float>> ReadCheckpoints(const Scenario& scenario, Disk& disk,
                                                       std::vector<std::string>& problems);
-// The weights after 0, 1, ... scenario.steps steps, computed in one process, without a scheduler.
+// The weights after 0, 1, ... scenario.steps steps, computed in one process.
 std::vector<std::vector<float>> ExpectedWeights(const Scenario& scenario, Machine& machine);
 
 }  // namespace belfry::simulation
