@@ -10,7 +10,7 @@
 
 namespace belfry::simulation {
 
-// What outlives the processes. Files are real ones, in a temporary folder.
+// The data that outlive the processes. Files are real ones, in a temporary folder.
 class Disk {
  public:
   Disk() = default;

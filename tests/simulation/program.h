@@ -15,7 +15,7 @@
 
 namespace belfry::simulation {
 
-// What a rank's program has of the run.
+// The run as the program of one rank sees it.
 struct RankOfRun {
   const Scenario& scenario;
   const bool is_victim;  // of the scenario's fault, in a run that is disturbed
@@ -29,7 +29,7 @@ struct RankOfRun {
   bool Meets(Fault fault) const { return is_victim && scenario.fault == fault && scheduler.now() >= scenario.at; }
 };
 
-// What Fault::kError meets.
+// The error of Fault::kError.
 absl::Status InputError();
 
 // The body of RunInWorld; training.h says what each program is.

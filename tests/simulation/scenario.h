@@ -24,9 +24,9 @@ enum class Fault {
 };
 std::string FaultName(Fault fault);
 
-// What each rank runs (training.h).
+// The program of each rank (training.h).
 enum class ProgramKind { kHandMade, kTrainer };
-// With more ranks, compiling the plans of a Trainer would take most of the time of all runs.
+// The most ranks with a Trainer: compiling the plans of more would take most of the time of all runs.
 inline constexpr int kMostWithTrainer = 8;
 
 struct Scenario {
@@ -58,10 +58,10 @@ struct Scenario {
   Nanoseconds lasting = 0;  // kPause, kLate: for so long; kDelay: longer by so much
 };
 
-// What is not drawn.
+// Choices that are not drawn.
 struct Chosen {
   int ranks = 0;  // 0: drawn, 2 to 168
-  // Without it, that by hand unless there are few ranks, and for most seeds even then.
+  // Not set: drawn, mostly that by hand, and always with more than kMostWithTrainer ranks.
   std::optional<ProgramKind> program = {};
 };
 Scenario Draw(uint64_t seed, const Chosen& chosen = {});

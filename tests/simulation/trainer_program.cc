@@ -1,12 +1,12 @@
 // The program with a Trainer: linear regression of random numbers.
-#include <algorithm>
 #include <csignal>
-#include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
@@ -22,6 +22,7 @@
 #include "tests/simulation/random.h"
 #include "trainers/audit/check.h"
 #include "trainers/audit/run_record.h"
+#include "trainers/loop/run_checkpoints.h"
 #include "trainers/loop/run_in_world.h"
 #include "trainers/loop/trainer.h"
 
@@ -34,7 +35,7 @@ int Towers(const Scenario& scenario) { return scenario.ranks * scenario.towers; 
 int BatchSize(const Scenario& scenario) { return Towers(scenario) * kExamplesOfTower; }
 
 // Examples that are drawn from the seed; for a rank, reading them takes time, and may meet its fault. The last batch of
-// an epoch is smaller, and leaves some towers without any.
+// an epoch leaves one tower without any.
 class Examples final : public data::Dataset {
  public:
   // `rank` is null in one process.
@@ -43,7 +44,7 @@ class Examples final : public data::Dataset {
         rank_(rank),
         fields_{{.name = "x", .shape = {scenario.elements}}, {.name = "y", .shape = {}}} {}
 
-  int64_t size() const override { return int64_t{kBatches} * BatchSize(scenario_) - Towers(scenario_) / 2; }
+  int64_t size() const override { return int64_t{kBatches - 1} * BatchSize(scenario_) + Towers(scenario_) - 1; }
   absl::Span<const data::Field> fields() const override { return fields_; }
   absl::Status Read(int64_t index, const data::Example& example) const override {
     if (rank_ != nullptr) {
@@ -99,7 +100,7 @@ class Steps final : public trainers::Callback {
   const std::function<absl::Status(trainers::TrainingState&)> note_;
 };
 
-// What a Trainer borrows.
+// The objects that a Trainer borrows.
 struct Model {
   Graph graph{BuiltinOps()};
   std::unique_ptr<data::Prefetcher> input;
@@ -130,7 +131,7 @@ absl::StatusOr<trainers::Evaluation> Evaluate(const Model& model) {
   return trainers::Evaluation{.metrics = {{.name = "norm", .value = norm}}};
 }
 
-// Those of a run in several processes.
+// The options of a run in several processes.
 trainers::TrainerOptions OptionsOf(const RankOfRun& rank) {
   const Scenario& scenario = rank.scenario;
   const std::string& folder = rank.disk.folder();
@@ -225,7 +226,7 @@ std::vector<std::vector<float>> WeightsOfTrainerProgram(const Scenario& scenario
                              {.steps = scenario.steps, .quiet = true, .callbacks = {&steps}})
         .Run();
   };
-  // As a process of a scheduler, since fibers start sooner than threads.
+  // It is a process of a scheduler, since fibers start sooner than threads.
   Scheduler scheduler(machine.stacks, scenario.seed, /*switch_every=*/0);
   absl::Status trained = absl::UnknownError("it has not ended");
   scheduler.AddProcess(0, [&] { trained = train(); });

@@ -277,11 +277,10 @@ TEST(World, TheRollCallSaysWhereEachProcessIs) {
     return absl::Status(status.code(), absl::StrCat(status.message(), "\n", roll_call));
   });
   // Task 2, which waits for no other, comes first.
-  EXPECT_THAT(Text(results[0]),
-              ContainsRegex("no answer before the deadline from task 2.*\n  task 2 .*  answers\n"
-                            "  task 0 .*  is at line 0, waiting for task 2\n"
-                            "  task 1 .*  is at line 1, waiting for task 2:\n    of a list\n"
-                            "  task 3 .*  waiting for task 2"));
+  EXPECT_THAT(Text(results[0]), ContainsRegex("no answer before the deadline from task 2.*\n  task 2 .*  answers\n"
+                                              "  task 0 .*  is at line 0, waiting for task 2\n"
+                                              "  task 1 .*  is at line 1, waiting for task 2:\n    of a list\n"
+                                              "  task 3 .*  waiting for task 2"));
 }
 
 TEST(World, ALongWaitIsLoggedByOneProcess) {
