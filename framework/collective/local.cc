@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
@@ -39,6 +40,13 @@ void Broadcast(const CollectiveSpec& spec, const Ranks& ranks, int64_t begin, in
     if (rank.data == ranks.all[0].data) continue;
     std::memcpy(static_cast<std::byte*>(rank.data) + begin * size, from, (end - begin) * size);
   }
+}
+
+// One NaN for all: the sign of a sum of two depends on which of them an instruction has first, and so on the loop, of
+// vectors or not, that an element comes to be in.
+template <class T, class A>
+T ToResult(A sum) {
+  return sum == sum ? static_cast<T>(sum) : std::numeric_limits<T>::quiet_NaN();
 }
 
 // The sums of a block that wait for others to be added to. Adds up ranks as the bits of a binary counter carry: those
@@ -104,7 +112,7 @@ absl::Status Reduce(const CollectiveSpec& spec, const Ranks& ranks, int64_t begi
     const A* const sum = tree.Finish(n);
     for (const CollectiveRank& rank : ranks.results) {
       T* data = static_cast<T*>(rank.data) + at;
-      for (int64_t i = 0; i < n; ++i) data[i] = static_cast<T>(sum[i] / divisor);
+      for (int64_t i = 0; i < n; ++i) data[i] = ToResult<T>(sum[i] / divisor);
     }
   }
   return absl::OkStatus();
@@ -137,7 +145,7 @@ void AddSums(const CollectiveSpec& spec, absl::Span<const void* const> sums, int
     }
     for (const CollectiveRank& rank : spec.ranks) {
       T* data = static_cast<T*>(rank.data) + at;
-      for (int64_t i = 0; i < n; ++i) data[i] = static_cast<T>(total[i] / static_cast<A>(divisor));
+      for (int64_t i = 0; i < n; ++i) data[i] = ToResult<T>(total[i] / static_cast<A>(divisor));
     }
   }
 }
