@@ -145,13 +145,15 @@ void CheckData(const std::string& path, const std::vector<RecordedBytes>& starts
 void CheckBatches(const RunRecord& run, CheckedRun& checked) {
   if (!run.damage.empty() || run.starts.empty()) return;
   int64_t first = run.starts.front().step;
+  const auto note_until = [&](int64_t step) {
+    if (step <= first) return;
+    checked.notes.push_back(absl::StrCat("the chain has no digests of the batches of steps ", first, " to ", step - 1));
+  };
   for (const auto& [step, digest] : run.batches) {
-    if (step != first) {
-      checked.notes.push_back(
-          absl::StrCat("the chain has no digests of the batches of steps ", first, " to ", step - 1));
-    }
+    note_until(step);
     first = step + 1;
   }
+  if (!run.saves.empty()) note_until(*run.saves.rbegin());
 }
 
 }  // namespace

@@ -94,6 +94,7 @@ std::string OtherLayout(const RunRecord& run, const RunRecord& replayed, int64_t
 struct Interval {
   int64_t same = 0;
   std::optional<int64_t> other;
+  bool compared = false;  // they have a checkpoint after the same number of steps
 };
 
 Interval FindInterval(const RunRecord& a, const RunRecord& b) {
@@ -101,6 +102,7 @@ Interval FindInterval(const RunRecord& a, const RunRecord& b) {
   for (const auto& [steps, checkpoint] : a.checkpoints) {
     const auto found = b.checkpoints.find(steps);
     if (found == b.checkpoints.end()) continue;
+    interval.compared = true;
     if (found->second.weights != checkpoint.weights) {
       interval.other = steps;
       break;
@@ -255,6 +257,11 @@ absl::StatusOr<Comparison> CompareRuns(const RunRecord& a, const RunRecord& b, R
   if (batch.has_value() && (!interval.other.has_value() || *batch <= interval.same)) {
     return Comparison{
         .text = absl::StrCat("They differ first in step ", *batch, ", by its data.\n", OtherSettings(a, b, *batch))};
+  }
+  if (!interval.compared) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(a.directory, " and ", b.directory, " have no checkpoint after the same number of steps, so their ",
+                     "variables cannot be compared: repeat one of them with the --checkpoint_every of the other"));
   }
   if (!interval.other.has_value()) {
     return Comparison{

@@ -22,7 +22,8 @@ absl::StatusOr<Comparison> ReplayAround(const RunRecord& run, int64_t step, Repl
 
 // Finds the first step in which two runs differ: by their records, between two checkpoints; then step by step, by a
 // replay of each from the last checkpoint that both have; then the first node of that step that computes something
-// else, by a further replay of each. At most four replays. Errors: those of Replayer::Run.
+// else, by a further replay of each. At most four replays. FailedPrecondition: no batch differs, and no checkpoints can
+// be compared. Errors: also those of Replayer::Run.
 absl::StatusOr<Comparison> CompareRuns(const RunRecord& a, const RunRecord& b, Replayer& replayer);
 
 }  // namespace belfry::trainers

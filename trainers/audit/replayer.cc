@@ -62,6 +62,11 @@ absl::Status PlaceCheckpoint(const std::string& path, const std::string& directo
 // Runs the program in `folder` with what it prints going to `output`. Returns the status that waitpid(2) gives.
 absl::StatusOr<int> Execute(const std::string& program, const std::vector<std::string>& arguments,
                             const std::string& folder, const std::string& output) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) {
+    return absl::NotFoundError(absl::StrCat(folder, ": no such folder; the run was started in it, and its flags may ",
+                                            "name files there. Make it again to replay the run"));
+  }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   const absl::Cleanup destroy = [&] { posix_spawn_file_actions_destroy(&actions); };

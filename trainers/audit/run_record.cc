@@ -114,7 +114,8 @@ absl::StatusOr<RunRecord> ReadRun(const std::string& directory) {
   const std::string path = (std::filesystem::path(directory) / kChainFile).string();
   const absl::StatusOr<std::vector<ChainLine>> lines = ReadChain(path);
   if (absl::IsNotFound(lines.status())) {
-    return absl::NotFoundError(absl::StrCat(path, ": no such file; a run with --train_dir writes it"));
+    return absl::NotFoundError(
+        absl::StrCat(path, ": no such file; a Trainer with --train_dir writes it (docs/audit.md)"));
   }
   RETURN_IF_ERROR(lines.status());
   return ParseRun(directory, *lines);

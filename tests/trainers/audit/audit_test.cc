@@ -135,6 +135,31 @@ TEST_F(Audit, NamesWhatIsMissing) {
   EXPECT_TRUE(absl::IsNotFound(ReadRun(File("run")).status()));
 }
 
+TEST_F(Audit, NamesTheFolderOfTheRunIfItIsGone) {
+  Train("run", "--steps=20 --checkpoint_every=10");
+  RunRecord run = Record("run");
+  run.starts[0].folder = File("gone");
+  Replayer replayer({});
+  const absl::Status status = ReplayAround(run, 15, replayer).status();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr(absl::StrCat(File("gone"), ": no such folder")));
+}
+
+// A task that saves alone, after an error, leaves the batches since the last record without digests.
+TEST_F(Audit, NotesBatchesWithoutDigests) {
+  std::vector<ChainLine> lines;
+  for (const std::string text :
+       {R"({"record":"start","step":0})",
+        R"({"record":"batches","step":2,"first":0,"digests":"00000000000000010000000000000002"})",
+        R"({"record":"save","step":5})"}) {
+    lines.push_back({.text = text, .intact = true});
+  }
+  const auto notes = [&] { return CheckRun(ParseRun(File("run"), lines)).notes; };
+  EXPECT_THAT(notes(), ::testing::Contains("the chain has no digests of the batches of steps 2 to 4"));
+  lines.push_back({.text = R"({"record":"batches","step":6,"first":5,"digests":"0000000000000003"})", .intact = true});
+  EXPECT_THAT(notes(), ::testing::Contains("the chain has no digests of the batches of steps 2 to 4"));
+}
+
 TEST_F(Audit, SaysWhereTheLayoutOfAReplayDoesNotPromiseTheSameBits) {
   Train("run", "--steps=20 --checkpoint_every=10 --devices=cpu:2 --towers=2 --threads_per_device=1");
   Write(File("fault"), "15");  // so that they differ in any case
@@ -296,6 +321,16 @@ TEST_F(Audit, TellsDataFromPlansAndFromWhatDoesNotRepeatItself) {
   EXPECT_THAT(CompareRuns(Record("good"), Record("once"), replayer)->text,
               AllOf(HasSubstr("The records are the same up to step 50 and not after step 99"),
                     HasSubstr("does not repeat itself")));
+}
+
+TEST_F(Audit, DoesNotCallRunsTheSameThatHaveNoCheckpointInCommon) {
+  Train("tens", "--steps=20 --checkpoint_every=10");
+  Train("nines", "--steps=18 --checkpoint_every=9");
+  Replayer replayer({});
+  const absl::Status status = CompareRuns(Record("tens"), Record("nines"), replayer).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("--checkpoint_every"));
+  EXPECT_EQ(replayer.runs(), 0);
 }
 
 }  // namespace
