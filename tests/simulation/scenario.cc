@@ -131,7 +131,9 @@ std::string ToString(const Scenario& s) {
   absl::StrAppend(&text, " of rank ", s.victim);
   if (s.fault == Fault::kCut) absl::StrAppend(&text, " to ", s.other);
   absl::StrAppend(&text, " at ", absl::FormatDuration(ToDuration(s.at)));
-  if (s.lasting > 0) absl::StrAppend(&text, ", by ", absl::FormatDuration(ToDuration(s.lasting)));
+  if (s.lasting > 0) {
+    absl::StrAppend(&text, s.fault == Fault::kPause ? ", for " : ", by ", absl::FormatDuration(ToDuration(s.lasting)));
+  }
   return text;
 }
 

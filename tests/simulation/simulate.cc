@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <limits>
 #include <map>
 #include <string>
 #include <thread>
@@ -208,13 +207,15 @@ bool RunAll(int jobs) {
 // The fault of the flags; empty if there is none.
 std::string FlagsFault(size_t arguments) {
   constexpr int kMostRanks = 10'000;
+  constexpr int64_t kMostSeeds = int64_t{1} << 62;  // an end that jobs may pass without an overflow
   const int64_t seeds = absl::GetFlag(FLAGS_seeds), first = absl::GetFlag(FLAGS_first_seed);
   if (arguments > 1) return "simulate takes flags only";
   if (absl::GetFlag(FLAGS_seed) < -1) return "--seed must be at least 0";
   if (seeds < 1) return "--seeds must be at least 1";
-  if (first < 0 || first > std::numeric_limits<int64_t>::max() - seeds) {
-    return "--first_seed must be at least 0, and the last seed at most 2^63 - 1";
+  if (first < 0 || seeds > kMostSeeds || first > kMostSeeds - seeds) {
+    return "--first_seed must be at least 0, and the last seed less than 2^62";
   }
+  if (absl::GetFlag(FLAGS_jobs) < 0) return "--jobs must be at least 0";
   const int ranks = absl::GetFlag(FLAGS_ranks);
   const std::string program = absl::GetFlag(FLAGS_program);
   if (!program.empty() && program != kByHand && program != kTrainer) return "--program must be by_hand or trainer";
@@ -222,6 +223,13 @@ std::string FlagsFault(size_t arguments) {
     return absl::StrCat("--program=trainer takes at most ", kMostWithTrainer, " ranks");
   }
   return ranks < 0 || ranks > kMostRanks ? absl::StrCat("--ranks must be from 0 to ", kMostRanks) : "";
+}
+
+// The number of processes that share the seeds.
+int Jobs() {
+  int64_t jobs = absl::GetFlag(FLAGS_jobs);
+  if (jobs == 0) jobs = std::max(1u, std::thread::hardware_concurrency());
+  return static_cast<int>(std::min(jobs, absl::GetFlag(FLAGS_seeds)));
 }
 
 int Main(size_t arguments) {
@@ -235,12 +243,10 @@ int Main(size_t arguments) {
     return Holds(absl::GetFlag(FLAGS_seed), machine, /*verbose=*/true) ? 0 : 1;
   }
   const absl::Time begin = SteadyNow();
-  int jobs = absl::GetFlag(FLAGS_jobs);
-  if (jobs <= 0) jobs = static_cast<int>(std::thread::hardware_concurrency());
-  const bool all = RunAll(jobs);
+  const bool all = RunAll(Jobs());
   std::printf("%s in %s: %s\n", Counted(absl::GetFlag(FLAGS_seeds), "seed").c_str(),
               absl::FormatDuration(absl::Trunc(SteadyNow() - begin, absl::Milliseconds(100))).c_str(),
-              all ? "all hold" : "some do not hold; --seed=N shows one again");
+              all ? "all hold" : "some do not hold; --seed=N, with the same --ranks and --program, shows one again");
   return all ? 0 : 1;
 }
 
