@@ -14,7 +14,7 @@
 namespace belfry {
 namespace {
 
-// Between two checks of the collectives.
+// The time between two checks of the collectives.
 constexpr absl::Duration kCheckInterval = absl::Seconds(1);
 constexpr absl::string_view kDuringStep = "a step";
 constexpr char kLost[] =
@@ -174,7 +174,7 @@ absl::Status Executable::EndLane(Lane& lane) {
   return absl::OkStatus();
 }
 
-// On a lane's thread, nobody else would catch the exception.
+// Nobody else would catch an exception on the thread of a lane.
 absl::Status Executable::RunLane(Lane& lane) {
   return CatchOutOfMemory(kDuringStep, [&] { return RunWholeLane(lane); });
 }
@@ -234,8 +234,9 @@ bool Executable::MetDeadline(const Lane& lane) const {
   return absl::IsDeadlineExceeded(lane.status) && state_.deadline != absl::InfiniteFuture();
 }
 
-// Lanes wait for each other, and the first in a collective for other processes, which its error names. So those that
-// meet the deadline wake no other, but all meet it, and that one is asked first.
+// Lanes wait for each other, and the first participant of a collective waits for other processes, which its error
+// names. So a lane that meets the deadline wakes no other: all meet it, and the error is that of the lowest
+// participant.
 absl::Status Executable::DeadlineError() const {
   const Lane* first = nullptr;
   int first_place = 0;
@@ -261,7 +262,7 @@ void Executable::Fail(absl::Status status) {
   for (auto& collective : bound_.collectives) collective->Cancel();
 }
 
-// After a failure: waits for what was enqueued, and sets events and ends as if the run had been completed.
+// Waits, after a failure, for what was enqueued, and sets events and ends as if the run had been completed.
 void Executable::Recover() {
   for (auto& lane : bound_.lanes) {
     if (!lane->asynchronous) continue;

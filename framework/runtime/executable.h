@@ -107,11 +107,11 @@ class Executable {
   Watch watch_;
   OneThread one_thread_;
   StepCapture capture_;         // declared after bound_: goes before the collectives in it
-  RunState state_;              // of the current run
-  std::vector<uint32_t> ends_;  // by device: DeviceQueues::runs() at the end of the last run
+  RunState state_;              // the state of the current run
+  std::vector<uint32_t> ends_;  // for each device: DeviceQueues::runs() at the end of the last run
   int last_ok_ = 0;             // staging place of the last run that did not fail
   bool in_flight_ = false;      // a run was enqueued, and nothing has waited for its end
-  uint64_t aborts_ = 0;         // of the collectives, before the runs in flight
+  uint64_t aborts_ = 0;         // those of the collectives, before the runs in flight
   std::atomic<bool> failed_{false};
   absl::Status error_;  // written once, by the thread that sets failed_
 };

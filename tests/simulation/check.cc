@@ -153,7 +153,7 @@ class Checker {
     if (!right) Problem(absl::StrCat("rank ", rank, " blames none that failed: ", result.status.status().ToString()));
   }
 
-  // Those who end well have done the same steps.
+  // Ranks that end well have done the same steps.
   void CheckSteps() {
     std::set<int64_t> steps;
     for (const RankResult& result : report_.disturbed.ranks) {
@@ -216,7 +216,7 @@ class Checker {
 
   const Scenario& scenario_;
   Machine& machine_;
-  std::vector<std::vector<float>> expected_;  // by step, once they are asked for
+  std::vector<std::vector<float>> expected_;  // indexed by step; empty until one is asked for
   Report report_{.problems = {}, .disturbed = {}, .fingerprint = 0xCBF29CE484222325};
 };
 

@@ -23,7 +23,7 @@ std::map<int, int> Awaited(absl::string_view error);
 struct Report {
   std::vector<std::string> problems;
   RunResult disturbed;
-  uint64_t fingerprint = 0;  // of all ranks' errors, ends and weights
+  uint64_t fingerprint = 0;  // a digest of all ranks' errors, ends and weights
 };
 
 // Trains with the scenario's fault, and then, unless that run came to its end, without it from where it stopped.

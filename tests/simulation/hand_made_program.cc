@@ -29,7 +29,7 @@ float Target(const Scenario& scenario, int rank, int64_t step, int element) {
   return static_cast<float>(random.Below(1 << 20)) / (1 << 19) - 1;
 }
 float Examples(const Scenario& scenario, int rank, int64_t step) {
-  if (rank == step % scenario.ranks) return 2;  // so that there are some
+  if (rank == step % scenario.ranks) return 2;  // each step has examples
   return static_cast<float>(Random(scenario.seed + 31 * static_cast<uint64_t>(step) + rank).Below(4));
 }
 

@@ -32,7 +32,7 @@ class LockOrder {
   // that it meets to `visited`.
   bool Find(uint64_t from, uint64_t end, std::unordered_set<uint64_t>& visited, std::vector<Edge>& way) const;
 
-  std::unordered_map<uint64_t, std::vector<Edge>> edges_;  // by `from`
+  std::unordered_map<uint64_t, std::vector<Edge>> edges_;  // each under its `from`
   std::vector<std::vector<Edge>> cycles_;
   uint64_t last_from_ = 0, last_to_ = 0;  // an edge that is known
 };

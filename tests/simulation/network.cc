@@ -105,7 +105,7 @@ class Endpoint final : public MpiApi {
   enum class State : char { kFree, kOpen, kMoving, kDone, kWrongSize };
   struct Entry {
     char* data = nullptr;
-    int from = -1;  // of a receive
+    int from = -1;  // the sender, for a receive
     int tag = 0;
     uint32_t size = 0;
     State state = State::kFree;
@@ -122,7 +122,7 @@ class Endpoint final : public MpiApi {
   };
   // A long message that has begun to arrive.
   struct Move {
-    Request request, sender;  // that of the sender
+    Request request, sender;  // the receiver's and the sender's
     Nanoseconds end;
   };
 
@@ -249,9 +249,9 @@ class Endpoint final : public MpiApi {
   Network& network_;
   Scheduler& scheduler_;
   const int rank_;
-  std::vector<Entry> requests_;                         // by Request
+  std::vector<Entry> requests_;                         // indexed by Request
   size_t place_ = 0, used_ = 0;                         // the next place in it to try; those that are not free
-  std::vector<absl::InlinedVector<Posted, 3>> posted_;  // by rank of the sender, in the order of the calls
+  std::vector<absl::InlinedVector<Posted, 3>> posted_;  // for each sender, in the order of the calls
   std::vector<List> early_;                             // likewise messages, in the order of their arrival
   std::vector<Early> early_messages_;
   std::vector<int> free_early_;  // places in it

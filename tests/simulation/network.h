@@ -21,9 +21,9 @@
 namespace belfry::simulation {
 
 struct NetworkOptions {
-  Nanoseconds latency = 20 * kMicrosecond, jitter = 5 * kMicrosecond;  // of a message
-  double bytes_per_ns = 1.25;                                          // of a link: 10 Gbit/s
-  Nanoseconds call = 200;                                              // that a call of MPI takes
+  Nanoseconds latency = 20 * kMicrosecond, jitter = 5 * kMicrosecond;  // a message's
+  double bytes_per_ns = 1.25;                                          // a link's: 10 Gbit/s
+  Nanoseconds call = 200;                                              // the time that a call of MPI takes
   size_t eager = 4096;                                                 // bytes
   size_t longest = size_t{1} << 30;                                    // message, in bytes
   // One message of so many is lost and sent again, after `resend`; 0: none.
@@ -42,9 +42,9 @@ class Network {
 
   // The MPI of a rank, which must not outlive the network.
   std::unique_ptr<MpiApi> Open(int rank);
-  // From now on nothing that one rank sends reaches the other.
+  // Nothing that one rank sends from now on reaches the other.
   void Cut(int from, int to);
-  // From now on messages between a rank and all others take so much longer.
+  // Messages between a rank and all others take so much longer from now on.
   void Delay(int rank, Nanoseconds by);
   int64_t messages() const { return messages_; }
 
@@ -56,10 +56,10 @@ class Network {
     union {
       char small[24];
       char* large;
-      MpiApi::Request request;  // of the sender, for a message that waits for its receiver
+      MpiApi::Request request;  // the sender's, for a message that waits for its receiver
     };
     int from, tag;
-    uint32_t size;    // in bytes
+    uint32_t size;    // bytes
     uint32_t stored;  // bytes, of which the rest are zeros; kWaits: none
   };
   static constexpr uint32_t kWaits = ~uint32_t{0};
@@ -71,16 +71,16 @@ class Network {
   }
   // The messages that are on their way to a rank. It stays after the rank has closed MPI.
   struct Inbox {
-    std::vector<Message> messages;  // in the order in which they were sent
+    std::vector<Message> messages;  // the one sent first comes first
     Endpoint* endpoint = nullptr;   // null: MPI is closed
   };
   // The state of a sending rank.
   struct Sender {
-    std::vector<Nanoseconds> last;  // by rank of the receiver, the arrival of the last message
+    std::vector<Nanoseconds> last;  // the arrival of the last message, by rank of the receiver
     std::vector<bool> cut;          // likewise; empty: none
     Nanoseconds delay = 0;
   };
-  // `request`: of a message that waits for its receiver; otherwise -1.
+  // `request`: that of a message that waits for its receiver; otherwise -1.
   void Push(int from, int to, int tag, absl::Span<const char> data, MpiApi::Request request);
   Nanoseconds ArrivalOf(int from, int to, size_t bytes);
   // The time at which a message moved that began to move now; kNever if one of both processes ends before.
@@ -90,8 +90,8 @@ class Network {
   const int size_;
   const NetworkOptions options_;
   Random random_;
-  std::vector<Inbox> inboxes_;   // by rank
-  std::vector<Sender> senders_;  // by rank
+  std::vector<Inbox> inboxes_;   // one for each rank
+  std::vector<Sender> senders_;  // one for each rank
   int finalized_ = 0;            // ranks that have called Finalize
   int64_t messages_ = 0;
 };

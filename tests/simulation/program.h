@@ -18,7 +18,7 @@ namespace belfry::simulation {
 // The run as the program of one rank sees it.
 struct RankOfRun {
   const Scenario& scenario;
-  const bool is_victim;  // of the scenario's fault, in a run that is disturbed
+  const bool is_victim;  // it has the scenario's fault, in a run that is disturbed
   Scheduler& scheduler;
   World& world;
   Machine& machine;

@@ -34,27 +34,27 @@ struct Scenario {
   ProgramKind program = ProgramKind::kHandMade;
   int ranks = 4;
   int64_t steps = 8;
-  int elements = 5;  // of the model or, with a Trainer, of an example
+  int elements = 5;  // elements of the model or, with a Trainer, of an example
   int checkpoint_every = 3;
   WorldSum sum = WorldSum::kTowers;
   WorldRoute route = WorldRoute::kFaster;
-  // Those of the Trainer only.
-  int towers = 1;           // of each rank
+  // Options of the Trainer only.
+  int towers = 1;           // towers of each rank
   size_t bucket_bytes = 4;  // one for each variable, or for all
   bool shard_optimizer = false, threads_of_devices = false;
   int check_replicas_every = 0, evaluate_every = 0;
   // The patience of ranks with each other: at the start and the end, and in a step.
   Nanoseconds timeout = 500 * kMillisecond, step_timeout = 200 * kMillisecond;
-  Nanoseconds computing = 2 * kMillisecond;  // that a step takes, without its averages
+  Nanoseconds computing = 2 * kMillisecond;  // the time of a step without its averages
   NetworkOptions network;
-  int switch_every = 0;  // of Scheduler
+  int switch_every = 0;  // an argument of Scheduler
   // Linux ends sleeps up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
   Nanoseconds slack = 50 * kMicrosecond;
-  Nanoseconds laziness = 0;  // of Scheduler
+  Nanoseconds laziness = 0;  // an argument of Scheduler
   Fault fault = Fault::kNone;
   int victim = 0;
   int other = 0;            // kCut: the rank that the link leads to
-  Nanoseconds at = 0;       // when the fault begins
+  Nanoseconds at = 0;       // the beginning of the fault
   Nanoseconds lasting = 0;  // kPause, kLate: for so long; kDelay: longer by so much
 };
 

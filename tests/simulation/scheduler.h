@@ -89,7 +89,7 @@ class Scheduler {
   int Wait(const pthread_cond_t& condition, pthread_mutex_t& mutex, Nanoseconds until);
   // Wakes threads that wait for a condition, or for a word to change.
   void Notify(const void* object, bool all);
-  // Those of futex(2): waits for Notify, unless the word has another value already. Returns 0 or an errno.
+  // FUTEX_WAIT of futex(2): waits for Notify, unless the word has another value already. Returns 0 or an errno.
   int WaitForChange(const uint32_t& word, uint32_t value, Nanoseconds until);
   // Ends the running process.
   [[noreturn]] void Exit();
@@ -101,7 +101,7 @@ class Scheduler {
     Process* process = nullptr;
     std::unique_ptr<Fiber> fiber;
     uint64_t due = 0;             // the number of the event that wakes it; 0: none
-    const void* waits = nullptr;  // for this mutex, condition or thread
+    const void* waits = nullptr;  // the mutex, condition or thread that it waits for
     bool done = false;
     Nanoseconds earliest = 0, latest = 0;  // the end of its sleep
     std::vector<uint64_t> held{};          // mutexes
@@ -118,8 +118,8 @@ class Scheduler {
     bool crashed = false;
     bool took_in = false;  // a message since a thread went to sleep
     End end = End::kNone;
-    std::vector<Event> put_off{};     // while it is stopped for good or has crashed
-    std::vector<Thread*> sleepers{};  // that a message wakes
+    std::vector<Event> put_off{};     // events that came while it was stopped for good or had crashed
+    std::vector<Thread*> sleepers{};  // threads that a message wakes
   };
   struct Action {
     Nanoseconds time;
@@ -148,7 +148,7 @@ class Scheduler {
   void GiveTurn();
 
   static constinit thread_local Scheduler* current;
-  static constinit thread_local uint64_t mutexes;  // that have a number, in all runs
+  static constinit thread_local uint64_t mutexes;  // the number of mutexes that have a number, in all runs
 
   Stacks& stacks_;
   Random random_;

@@ -198,7 +198,7 @@ TEST_F(Simulation, AMutexThatItsThreadLocksAgainIsFound) {
               ElementsAre(ContainsRegex("a thread locks a mutex that it holds:\n.*LockForward")));
 }
 
-// As in the C library.
+// A try to lock gives what it gives in the C library.
 TEST_F(Simulation, ATryToLockDoesNotWait) {
   EXPECT_THAT(LockCycles(machine_,
                          [] {

@@ -25,9 +25,9 @@ namespace belfry::simulation {
 struct RankResult {
   bool ended = false;
   Nanoseconds ended_at = kNever;
-  absl::StatusOr<int> status = absl::UnknownError("it has not ended");  // of RunInWorld
+  absl::StatusOr<int> status = absl::UnknownError("it has not ended");  // the result of RunInWorld
   int64_t steps = 0;
-  std::vector<float> weights;  // after them; empty: not known
+  std::vector<float> weights;  // the weights after these steps; empty: not known
 };
 
 struct RunResult {

@@ -64,7 +64,7 @@ std::vector<std::string> Arguments() {
   const absl::StatusOr<std::string> line = io::ReadFile("/proc/self/cmdline");
   if (!line.ok()) return {};
   std::vector<std::string> arguments = absl::StrSplit(*line, '\0');
-  if (!arguments.empty()) arguments.pop_back();  // after the last zero
+  if (!arguments.empty()) arguments.pop_back();  // it is what follows the last zero
   return arguments;
 }
 
@@ -251,7 +251,7 @@ absl::Status RunChain::Written(const std::string& path) {
 // A log that has become shorter was cut back by the run that goes on: what is left of the last records is read again.
 absl::Status RunChain::AddLogs(bool whole) {
   for (const std::string& name : LogNames(directory_)) {
-    if (name == kTraceFile && !whole) continue;  // which is written anew
+    if (name == kTraceFile && !whole) continue;  // it is written anew
     ASSIGN_OR_RETURN(const io::InputFile file, io::InputFile::Open((fs::path(directory_) / name).string()));
     uint64_t& covered = covered_[name];
     const uint64_t begin = name == kTraceFile || file.size() < covered ? 0 : covered;

@@ -33,7 +33,7 @@ struct ChainStart {
   int64_t steps = 0;                       // done so far
   int64_t total = 0;                       // TrainerOptions::steps
   std::string resumed_from = {};           // path of the checkpoint; empty: none
-  int towers = 0;                          // of all processes
+  int towers = 0;                          // the number in all processes
   const io::Metadata* settings = nullptr;  // TrainerOptions::metadata
   std::vector<std::string> data_paths = {};
 };
@@ -67,7 +67,7 @@ class RunChain {
   absl::Status End(int64_t steps, int stopped);
 
  private:
-  static constexpr size_t kBatches = 1000;  // of a record
+  static constexpr size_t kBatches = 1000;  // the most in a record
 
   bool writes() const { return writer_.has_value(); }
   absl::Status Open(const ChainStart& start);
@@ -83,9 +83,9 @@ class RunChain {
   const std::string directory_;
   bool active_ = false;  // task 0 has a chain
   std::optional<ChainWriter> writer_;
-  int64_t steps_ = 0;                        // of the last record of batches
-  std::vector<uint64_t> batches_;            // since then, of this task
-  std::map<std::string, uint64_t> covered_;  // by name of a log: bytes, of the records so far
+  int64_t steps_ = 0;                        // those that records of batches reach to
+  std::vector<uint64_t> batches_;            // this task's, since then
+  std::map<std::string, uint64_t> covered_;  // by a log's name, the bytes that have records
 };
 
 }  // namespace belfry::trainers
