@@ -289,6 +289,12 @@ TEST_F(Simulation, AFaultAtAnyMomentIsBlamedOnThoseWhoseItIs) {
   }
 }
 
+// Found fault: in a tree of 16, the list that others are told was cut off before the task that all waited for.
+TEST_F(Simulation, ACutLinkInATreeIsBlamedByAll) {
+  const Scenario scenario = Draw(1'042'486);
+  EXPECT_THAT(Simulate(scenario, machine_).problems, IsEmpty()) << ToString(scenario);
+}
+
 TEST_F(Simulation, AnErrorBlamesThoseThatSayNothing) {
   constexpr absl::string_view kList =
       "in task 0 (a, pid 1): collective 'x': no answer before the deadline from task 3 (a, pid 4), task 12: stopped";

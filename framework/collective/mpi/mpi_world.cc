@@ -56,6 +56,16 @@ std::string WithAwaited(std::string position, int process) {
   return position.insert(end, absl::StrCat(", ", wait));
 }
 
+// The process that a position says it waits for; -1: none.
+int AwaitedAt(absl::string_view position) {
+  const size_t at = position.find(kWaiting);
+  if (at == absl::string_view::npos) return -1;
+  position.remove_prefix(at + kWaiting.size());
+  const size_t digits = std::min(position.find_first_not_of("0123456789"), position.size());
+  int process = -1;
+  return absl::SimpleAtoi(position.substr(0, digits), &process) ? process : -1;
+}
+
 // The processes from which something is missing; if none, those that have not taken what was sent to them.
 std::vector<int> Awaited(const Transfers& transfers) {
   const std::vector<int> processes = UnderWay(transfers.receives);
@@ -267,15 +277,25 @@ std::string MpiWorld::RollCall() {
   // Those who are told of an error end, and no longer answer.
   const char* const missing = told.empty() ? "says nothing: stopped, dead, or cut off"
                                            : "does not answer; it may have ended after the error of another task";
-  // Others are given only the beginning.
-  std::vector<std::string> lines, busy, waiting;
-  for (int r = 0; r < size(); ++r) {
-    const bool silent = positions[r].empty();
-    std::vector<std::string>& part = silent ? lines : absl::StrContains(positions[r], kWaiting) ? waiting : busy;
-    part.push_back(absl::StrCat("  ", Describe(r, processes_[r]), "  ", silent ? missing : positions[r]));
+  // Others are given only the beginning: those that say nothing, then the one that this one waits for, the one that
+  // waits for, and so on.
+  std::vector<int> order, chain, busy, waiting;
+  std::vector<bool> in_chain(size());
+  for (int r = AwaitedAt(positions[rank()]); r >= 0 && r < size() && !in_chain[r] && !positions[r].empty();
+       r = AwaitedAt(positions[r])) {
+    in_chain[r] = true;
+    chain.push_back(r);
   }
-  lines.insert(lines.end(), busy.begin(), busy.end());
-  lines.insert(lines.end(), waiting.begin(), waiting.end());
+  for (int r = 0; r < size(); ++r) {
+    if (in_chain[r]) continue;
+    (positions[r].empty() ? order : AwaitedAt(positions[r]) < 0 ? busy : waiting).push_back(r);
+  }
+  for (const std::vector<int>& part : {chain, busy, waiting}) order.insert(order.end(), part.begin(), part.end());
+  std::vector<std::string> lines;
+  for (const int r : order) {
+    lines.push_back(
+        absl::StrCat("  ", Describe(r, processes_[r]), "  ", positions[r].empty() ? missing : positions[r]));
+  }
   if (!told.empty()) lines.push_back(absl::StrCat("The first error was in ", told));
   return absl::StrJoin(lines, "\n");
 }

@@ -280,10 +280,10 @@ TEST(WorldCollective, TheRollCallLeadsThroughTheTreeToTheProcessThatDoesNotCome)
   EXPECT_EQ(results[1].code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(results[1].message()),
               testing::ContainsRegex("collective 'test': no answer before the deadline from task 0 .*\n"
-                                     "  task 3 .*  answers\n"
                                      "  task 0 .*  waiting for task 2\n"
-                                     "  task 1 .*  waiting for task 0\n"
-                                     "  task 2 .*  waiting for task 3"));
+                                     "  task 2 .*  waiting for task 3\n"
+                                     "  task 3 .*  answers\n"
+                                     "  task 1 .*  waiting for task 0"));
 }
 
 TEST(WorldCollective, OtherRanksThanTheWorldKnowsAreRefused) {
