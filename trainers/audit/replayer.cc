@@ -175,6 +175,10 @@ std::vector<std::string> ReplayArguments(const RecordedStart& start, const std::
   }
   if (towers) arguments.push_back(absl::StrCat("--towers=", start.towers));
   arguments.insert(arguments.end(), {absl::StrCat("--train_dir=", directory), absl::StrCat("--replay=", request)});
+  // A --flagfile, or the environment by --fromenv, may name them, too. The last value counts, and not every program has
+  // all of these flags.
+  arguments.insert(arguments.end(), {"--metrics_file=", "--export=", "--trace=", "--dump_plan=", "--max_run_time=inf",
+                                     "--undefok=metrics_file,export,trace,dump_plan,max_run_time"});
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   return arguments;
 }
