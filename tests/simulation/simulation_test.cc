@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,6 +18,7 @@
 #include "framework/base/mutex.h"
 #include "framework/base/steady_time.h"
 #include "tests/simulation/check.h"
+#include "tests/simulation/simulation_fixture.h"
 
 namespace belfry::simulation {
 namespace {
@@ -28,16 +28,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
 
-class Simulation : public testing::Test {
- protected:
-  Simulation() : level_(spdlog::get_level()) { spdlog::set_level(spdlog::level::off); }
-  ~Simulation() override { spdlog::set_level(level_); }
-
-  Machine machine_;
-
- private:
-  const spdlog::level::level_enum level_;
-};
+class Simulation : public SimulationFixture {};
 
 // Calls `main` in a process; returns how it ended.
 End RunAlone(Machine& machine, const std::function<void()>& main) {
@@ -272,12 +263,7 @@ TEST_F(Simulation, AFaultAtAnyMomentIsBlamedOnThoseWhoseItIs) {
   scenario.step_timeout = 90 * kMillisecond;
   scenario.victim = 2;
   scenario.other = 1;
-  Disk disk;
-  Nanoseconds end = 0;
-  for (const RankResult& rank : Train(scenario, /*disturbed=*/true, disk, machine_).ranks) {
-    ASSERT_TRUE(rank.status.ok()) << rank.status.status();
-    end = std::max(end, rank.ended_at);
-  }
+  const Nanoseconds end = LengthOf(scenario);
   constexpr int kMoments = 60;
   for (const Fault fault : {Fault::kCrash, Fault::kStop, Fault::kCut, Fault::kPause}) {
     scenario.fault = fault;

@@ -1,7 +1,6 @@
 // Simulated runs of the product's Session and Trainer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <csignal>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "tests/simulation/check.h"
+#include "tests/simulation/simulation_fixture.h"
 
 namespace belfry::simulation {
 namespace {
@@ -19,25 +19,12 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-class SimulatedTrainer : public testing::Test {
+class SimulatedTrainer : public SimulationFixture {
  protected:
-  SimulatedTrainer() : level_(spdlog::get_level()) { spdlog::set_level(spdlog::level::off); }
-  ~SimulatedTrainer() override { spdlog::set_level(level_); }
-
   static Scenario Small() {
     Scenario scenario{.seed = 7, .program = ProgramKind::kTrainer, .ranks = 3, .steps = 8, .elements = 4};
     scenario.computing = kMillisecond;
     return scenario;
-  }
-  // The time after which all ranks have ended, without a fault.
-  Nanoseconds LengthOf(const Scenario& scenario) {
-    Disk disk;
-    Nanoseconds end = 0;
-    for (const RankResult& rank : Train(scenario, /*disturbed=*/false, disk, machine_).ranks) {
-      EXPECT_TRUE(rank.status.ok()) << rank.status.status();
-      end = std::max(end, rank.ended_at);
-    }
-    return end;
   }
   std::map<int64_t, std::vector<float>> Checkpoints(const Scenario& scenario, Disk& disk) {
     std::vector<std::string> problems;
@@ -45,11 +32,6 @@ class SimulatedTrainer : public testing::Test {
     EXPECT_THAT(problems, IsEmpty());
     return checkpoints;
   }
-
-  Machine machine_;
-
- private:
-  const spdlog::level::level_enum level_;
 };
 
 TEST_F(SimulatedTrainer, EveryLayoutHasTheBitsOfOneProcess) {

@@ -162,6 +162,7 @@ std::vector<std::string> ReplayArguments(const RecordedStart& start, const std::
                                          const std::string& request, const std::vector<std::string>& flags) {
   std::vector<std::string> arguments = {start.arguments.empty() ? start.program : start.arguments[0]};
   bool towers = start.tasks > 1;
+  bool indirect = false;  // a file or the environment may name flags that are dropped here
   for (size_t i = 1; i < start.arguments.size(); ++i) {
     const std::string& argument = start.arguments[i];
     const absl::string_view name = NameOf(argument);
@@ -171,14 +172,15 @@ std::vector<std::string> ReplayArguments(const RecordedStart& start, const std::
       continue;
     }
     if (name == "towers") towers = false;
+    indirect |= name == "flagfile" || name == "fromenv" || name == "tryfromenv";
     arguments.push_back(argument);
   }
   if (towers) arguments.push_back(absl::StrCat("--towers=", start.towers));
   arguments.insert(arguments.end(), {absl::StrCat("--train_dir=", directory), absl::StrCat("--replay=", request)});
-  // A --flagfile, or the environment by --fromenv, may name them, too. The last value counts, and not every program has
-  // all of these flags.
-  arguments.insert(arguments.end(), {"--metrics_file=", "--export=", "--trace=", "--dump_plan=", "--max_run_time=inf",
-                                     "--undefok=metrics_file,export,trace,dump_plan,max_run_time"});
+  if (indirect) {  // the last value counts, and not every program has all of these flags
+    arguments.insert(arguments.end(), {"--metrics_file=", "--export=", "--trace=", "--dump_plan=", "--max_run_time=inf",
+                                       "--undefok=metrics_file,export,trace,dump_plan,max_run_time"});
+  }
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   return arguments;
 }
