@@ -56,6 +56,7 @@ inline Lanes LoadFirst(int64_t lanes, const T* x) {
 }
 template <class T>
 inline void StoreFirst(int64_t lanes, Lanes x, T* y) {
+  if (lanes == kLanes) return Store(x, y);
   T all[kLanes];
   Store(x, all);
   std::copy_n(all, lanes, y);
@@ -86,7 +87,7 @@ inline void WriteTile(const Problem& p, const Square& tile, int64_t v, const Col
         if (addend != nullptr) x += LoadFirst(lanes, addend + at);
         if (mask != nullptr) x = LoadFirst(lanes, mask + at) > 0 ? x : Lanes{};
       }
-      lanes == kLanes ? Store(x, out + at) : StoreFirst(lanes, x, out + at);
+      StoreFirst(lanes, x, out + at);
     }
   });
 }
