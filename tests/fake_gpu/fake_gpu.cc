@@ -66,6 +66,17 @@ absl::Status Forbidden(absl::string_view call, const std::shared_ptr<Capture>& c
   return absl::FailedPreconditionError(absl::StrCat(call, " is not permitted while a stream is being captured"));
 }
 
+// The runs whose work is done. As on a GPU, cancelling an event wakes threads of the host that wait for it, and leaves
+// alone the work on streams that does: its record has been enqueued, so it comes.
+struct DoneEvent {
+  CpuEvent on_host, on_streams;
+
+  void Record(uint32_t run) {
+    on_host.Record(run);
+    on_streams.Record(run);
+  }
+};
+
 // Two counts: the runs whose record has been requested by the host, and those whose work is done.
 class FakeEvent final : public Event {
  public:
@@ -92,7 +103,7 @@ class FakeEvent final : public Event {
   absl::Status Wait(uint32_t run, absl::Time deadline) override {
     RETURN_IF_ERROR(Forbidden("waiting for an event"));
     if (captured()) return absl::FailedPreconditionError("the event was last recorded in a capture");
-    return done_->Wait(run, deadline);
+    return done_->on_host.Wait(run, deadline);
   }
   void Record(uint32_t run) override {
     set_capture(nullptr);
@@ -101,15 +112,16 @@ class FakeEvent final : public Event {
   }
   void Cancel() override {
     asked_.Cancel();
-    done_->Cancel();
+    done_->on_host.Cancel();
   }
   void Reset(uint32_t run) override {
     set_capture(nullptr);
     asked_.Reset(run);
-    done_->Reset(run);
+    done_->on_host.Reset(run);
+    done_->on_streams.Reset(run);
   }
   CpuEvent& asked() { return asked_; }
-  const std::shared_ptr<CpuEvent>& done() { return done_; }
+  const std::shared_ptr<DoneEvent>& done() { return done_; }
 
  private:
   bool captured() {
@@ -122,7 +134,8 @@ class FakeEvent final : public Event {
   std::weak_ptr<Capture> capture_;  // this one, if it has not ended,
   std::vector<size_t> after_;       // after these parts of it
   CpuEvent asked_;
-  const std::shared_ptr<CpuEvent> done_ = std::make_shared<CpuEvent>();  // shared with the work on streams that uses it
+  // Shared with the work on streams that uses it.
+  const std::shared_ptr<DoneEvent> done_ = std::make_shared<DoneEvent>();
 };
 
 class FakeStream final : public Stream {
@@ -152,7 +165,7 @@ class FakeStream final : public Stream {
       for (const size_t part : fake->after()) last.push_back(part);
       return absl::OkStatus();
     }
-    Enqueue([done = fake->done(), run] { return done->Wait(run, absl::InfiniteFuture()); });
+    Enqueue([done = fake->done(), run] { return done->on_streams.Wait(run, absl::InfiniteFuture()); });
     return absl::OkStatus();
   }
   void Record(Event& event, uint32_t run) override {
@@ -444,57 +457,17 @@ void AddFakeGpuKernels(OpRegistry& registry) {
   for (auto& [name, kernels] : added) registry.AddKernels(name, std::move(kernels));
 }
 
-namespace {
-
-// A collective whose parts do nothing once it is cancelled: they are let go then although ranks have not arrived, whose
-// data others may be writing.
-class CancellableCollective final : public Collective {
- public:
-  CancellableCollective(std::unique_ptr<Collective> inner, std::shared_ptr<std::atomic<bool>> cancelled)
-      : inner_(std::move(inner)), cancelled_(std::move(cancelled)) {}
-
-  absl::Status Run(int participant, Stream& stream, uint32_t run, absl::Time deadline) override {
-    return inner_->Run(participant, stream, run, deadline);
-  }
-  absl::Status RunAll(absl::Span<Stream* const> streams, uint32_t run, absl::Time deadline) override {
-    return inner_->RunAll(streams, run, deadline);
-  }
-  bool CanCapture() const override { return inner_->CanCapture(); }
-  bool BeginCapture() override { return inner_->BeginCapture(); }
-  void EndCapture(const std::shared_ptr<CapturedStep>& step) override { inner_->EndCapture(step); }
-  absl::Status Check(bool give_up) override { return inner_->Check(give_up); }
-  uint64_t aborts() const override { return inner_->aborts(); }
-  void Cancel() override {
-    cancelled_->store(true);
-    inner_->Cancel();
-  }
-  void Reset(uint32_t run) override {
-    inner_->Reset(run);
-    cancelled_->store(false);
-  }
-
- private:
-  const std::unique_ptr<Collective> inner_;
-  const std::shared_ptr<std::atomic<bool>> cancelled_;
-};
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Collective>> MakeFakeGpuCollective(CollectiveSpec spec) {
-  auto cancelled = std::make_shared<std::atomic<bool>>(false);
   auto real = std::make_shared<CollectiveSpec>(spec);
   for (CollectiveRank& rank : real->ranks) {
     rank.data = Real(rank.data);
     rank.weight = Real(rank.weight);
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Collective> sliced,
-                   MakeSlicedCollective(std::move(spec), [real, cancelled](const CollectiveSpec&,
-                                                                           const CollectivePart& part, Stream& stream) {
-                     static_cast<FakeStream&>(stream).Enqueue(
-                         [=] { return *cancelled ? absl::OkStatus() : ReduceOnHost(*real, part.begin, part.end); });
-                     return absl::OkStatus();
-                   }));
-  return std::make_unique<CancellableCollective>(std::move(sliced), std::move(cancelled));
+  return MakeSlicedCollective(
+      std::move(spec), [real](const CollectiveSpec&, const CollectivePart& part, Stream& stream) {
+        static_cast<FakeStream&>(stream).Enqueue([=] { return ReduceOnHost(*real, part.begin, part.end); });
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace belfry
