@@ -22,8 +22,9 @@ struct Product {
 inline constexpr int kProductWidth = kRegisterBytes == 64 ? 4 : 2;
 // The rows of a that are multiplied with them together, so that their sums fill the registers.
 inline constexpr int kProductRows = 6;
-// The rows of a panel of b, k, that stay in the L1 cache.
-inline constexpr int64_t kProductDepth = 16 * 1024 / (kProductWidth * kRegisterBytes);
+// The rows of a panel of b, k: it stays in the L1 cache, or with AVX-512 in the L2 cache, from which a row comes in the
+// time that its products take. Shorter ones would read and write c more often.
+inline constexpr int64_t kProductDepth = 256;
 // Products of up to kFewRows rows compute kWideProduct together: the sums of fewer would wait for each other.
 inline constexpr int kFewRows = 2, kWideProduct = 4;
 

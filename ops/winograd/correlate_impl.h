@@ -12,20 +12,26 @@ namespace belfry::ops::winograd {
 struct Problem {
   Images in, out;
   int64_t pad_top, pad_left;
+  int tile;       // outputs of a tile along each axis, m
   int threads;    // threads that divide the blocks; with 1, all threads share each block of a filter's gradient
   int64_t block;  // tiles that one thread holds in the transformed domain at a time
 
-  int64_t tiles() const { return out.n * TileGrid(out).rows * TileGrid(out).columns; }
+  TileGrid grid() const { return {out, tile}; }
+  int64_t tiles() const { return out.n * grid().rows * grid().columns; }
   int64_t blocks() const { return (tiles() + block - 1) / block; }
   Square InputOf(const Square& tile) const { return {tile.image, tile.y - pad_top, tile.x - pad_left}; }
 };
 
+// The tiles of any filter and dtype.
+inline constexpr int kLeastTile = 4;
 // With at most this many channels of `in`, the transforms take longer than the products.
 inline constexpr int kFewChannels = 4;
 
-// Calls f.operator()<channels>() with the number of channels if it is at most kFewChannels, otherwise with 0.
-template <class F>
+// Calls f.operator()<channels>() with the number of channels if it is at most kFewChannels, otherwise with 0. Larger
+// tiles do not pay then, and have no code of their own.
+template <int m, class F>
 auto ForChannels(int64_t channels, const F& f) {
+  if constexpr (m != kLeastTile) return f.template operator()<0>();
   switch (channels) {
     case 1: return f.template operator()<1>();
     case 2: return f.template operator()<2>();
@@ -47,8 +53,8 @@ struct Epilogue {
 
 // out = in * filter, followed by the epilogue, whose addend and mask may alias `out`. Images and the epilogue have type
 // T, float or BFloat16; the filter and all arithmetic are float. TransformFilter takes a filter whose rows are filled
-// up with zeros to whole vectors, and Run what it writes.
-template <int r, class T>
+// up with zeros to whole vectors, and Run what it writes. REQUIRES: problem.tile == m.
+template <int m, int r, class T>
 struct Correlation {
   static int64_t FilterFloats(const Problem& problem);
   static int64_t WorkspaceFloats(const Problem& problem);
@@ -58,8 +64,8 @@ struct Correlation {
 };
 
 // Gradient of the filter, given `dout`, the gradient of `out`. If dbias is not null, also the sum of dout over all
-// pixels. Channels are taken in parts of in.c and out.c.
-template <int r, class T>
+// pixels. Channels are taken in parts of in.c and out.c. REQUIRES: problem.tile == m.
+template <int m, int r, class T>
 struct FilterGradient {
   static int64_t WorkspaceFloats(const Problem& problem);
   static void Run(const Problem& problem, const T* in, const T* dout, float* dfilter, T* dbias, float* workspace);

@@ -9,7 +9,7 @@ namespace belfry::ops::winograd {
 namespace {
 
 // Correlation by Winograd's minimal filtering (Lavin and Gray, "Fast algorithms for convolutional neural networks",
-// 2015, algorithm 1). With n = kTile + r - 1, each kTile x kTile tile of `out` is
+// 2015, algorithm 1). With n = m + r - 1, each m x m tile of `out` is
 //
 //   y = A^T [ sum over c of (G g_c G^T) o (B^T d_c B) ] A
 //
@@ -17,15 +17,15 @@ namespace {
 // channels moves inside the brackets because A is linear, so at each of the n^2 points the products of a block of tiles
 // form one matrix product [tiles, in.c] x [in.c, out.c], and every tile is transformed back only once.
 //
-// Cost: n^2 in.c out.c multiplications per tile instead of 16 r^2 in.c out.c, that is 36 instead of 144 for r = 3 and
-// 64 instead of 400 for r = 5, plus transforms that grow only with in.c + out.c.
+// Cost: n^2 in.c out.c multiplications per tile instead of m^2 r^2 in.c out.c, that is, with m = 4, 36 instead of 144
+// for r = 3 and 64 instead of 400 for r = 5, plus transforms that grow only with in.c + out.c.
 //
 // The workspace holds for each thread the transformed tiles of `in` and `out`, those of `in` at one point, and a patch.
 // With few channels of `in` (`channels` > 0), products are formed while `out` is transformed back, so no tiles of `out`
 // are stored. One vector of padding after each point keeps the points from competing for the same cache sets.
-template <int r, int channels>
+template <int m, int r, int channels>
 struct CorrelationParts {
-  static constexpr int n = kTile + r - 1, points = n * n;
+  static constexpr int n = m + r - 1, points = n * n;
   Layout<n, channels == 0 ? kLanes : kFewChannels> in_layout;
   Layout<n> out_layout;
   // The transformed filter is [n, n, out.c / kLanes, in.c, kLanes], so that products read it in ascending order: floats
@@ -67,18 +67,18 @@ enum class Finish { kNone, kRelu, kAddendAndMask };
 
 // Computes one tile of a vector of output channels; load(j, column) gives column j of its products. Rows and columns
 // past the border of `out` are computed but not stored, so tiles need not divide the image.
-template <int r, Finish finish, class T, class Columns>
+template <int m, int r, Finish finish, class T, class Columns>
 inline void WriteTile(const Problem& p, const Square& tile, int64_t v, const Columns& load, const Epilogue<T>& epilogue,
                       T* out) {
-  const int64_t height = std::min<int64_t>(kTile, p.out.h - tile.y), width = std::min<int64_t>(kTile, p.out.w - tile.x);
+  const int64_t height = std::min<int64_t>(m, p.out.h - tile.y), width = std::min<int64_t>(m, p.out.w - tile.x);
   const int64_t first = p.out.pixel(tile.image, tile.y, tile.x) + v * kLanes;
   const T *const addend = epilogue.addend, *const mask = epilogue.mask;
   const int64_t row = p.out.w * p.out.c, lanes = std::min<int64_t>(kLanes, p.out.c - v * kLanes);
   const Lanes start = epilogue.bias == nullptr ? Lanes{} : Load(epilogue.bias + v * kLanes);
-  Transform2D<kOutputMatrix<kTile, r>, PointAxis::kColumns>(load, [=, &p](int i, const Lanes* products_of_row) {
+  Transform2D<kOutputMatrix<m, r>, PointAxis::kColumns>(load, [=, &p](int i, const Lanes* products_of_row) {
     if (i >= height) return;
 #pragma GCC unroll 4
-    for (int j = 0; j < kTile; ++j) {
+    for (int j = 0; j < m; ++j) {
       if (j >= width) break;
       const int64_t at = first + i * row + j * p.out.c;
       Lanes x = products_of_row[j] + start;
@@ -94,8 +94,8 @@ inline void WriteTile(const Problem& p, const Square& tile, int64_t v, const Col
 
 // The matrix product at point (i, j). Tiles are copied into rows first, since products read them for each panel of the
 // filter, and here only half of a cache line or less belongs to a point.
-template <int r>
-void MultiplyAt(int i, int j, const Problem& p, int64_t count, const CorrelationParts<r, 0>& parts, const float* ins,
+template <int m, int r>
+void MultiplyAt(int i, int j, const Problem& p, int64_t count, const CorrelationParts<m, r, 0>& parts, const float* ins,
                 const float* filter, float* outs, float* rows) {
   const float* from = ins + parts.in_layout.At(0, i, j);
   for (int64_t v = 0; v < p.in.vectors(); ++v, from += parts.in_layout.vector()) {
@@ -103,7 +103,7 @@ void MultiplyAt(int i, int j, const Problem& p, int64_t count, const Correlation
       Store(Load(from + t * parts.in_layout.tile), rows + t * parts.row + v * kLanes);
     }
   }
-  filter += (i * CorrelationParts<r, 0>::n + j) * parts.point;
+  filter += (i * CorrelationParts<m, r, 0>::n + j) * parts.point;
   outs += parts.out_layout.At(0, i, j);
   for (int64_t c = 0; c < p.in.c; c += simd::kProductDepth) {
     const simd::Product product{.m = count,
@@ -120,21 +120,21 @@ void MultiplyAt(int i, int j, const Problem& p, int64_t count, const Correlation
 }
 
 // Computes `count` tiles from tile `first` on: n^2 matrix products, then the transforms back.
-template <int r, Finish finish, class T>
-void WriteTiles(const Problem& p, int64_t first, int64_t count, const CorrelationParts<r, 0>& parts, const float* ins,
-                const float* filter, float* outs, float* rows, const Epilogue<T>& epilogue, T* out) {
-  constexpr int n = CorrelationParts<r, 0>::n;
+template <int m, int r, Finish finish, class T>
+void WriteTiles(const Problem& p, int64_t first, int64_t count, const CorrelationParts<m, r, 0>& parts,
+                const float* ins, const float* filter, float* outs, float* rows, const Epilogue<T>& epilogue, T* out) {
+  constexpr int n = CorrelationParts<m, r, 0>::n;
   for (int i = 0; i < n; ++i) {
     for (int j = 0; j < n; ++j) MultiplyAt(i, j, p, count, parts, ins, filter, outs, rows);
   }
-  const TileGrid grid(p.out);
+  const TileGrid grid = p.grid();
   const Steps steps{parts.out_layout.row(), parts.out_layout.column};
   for (int64_t t = 0; t < count; ++t) {
     const Square tile = grid.At(first + t);
     for (int64_t v = 0; v < p.out.vectors(); ++v) {
       const float* const products = outs + v * parts.out_layout.vector() + parts.out_layout.At(t, 0, 0);
       const auto load = [=](int j, Lanes* column) { LoadColumn<n>(products, steps, j, column); };
-      WriteTile<r, finish>(p, tile, v, load, epilogue, out);
+      WriteTile<m, r, finish>(p, tile, v, load, epilogue, out);
     }
   }
 }
@@ -144,18 +144,18 @@ constexpr int64_t kAhead = 2;
 
 // The same for few channels of `in`. Each column of products is formed in registers when the output transform needs it,
 // which spares writing and re-reading n^2 vectors per tile.
-template <int r, Finish finish, class T, int channels>
-void WriteTiles(const Problem& p, int64_t first, int64_t count, const CorrelationParts<r, channels>& parts,
+template <int m, int r, Finish finish, class T, int channels>
+void WriteTiles(const Problem& p, int64_t first, int64_t count, const CorrelationParts<m, r, channels>& parts,
                 const float* ins, const float* filter, float*, float*, const Epilogue<T>& epilogue, T* out) {
-  constexpr int n = CorrelationParts<r, channels>::n;
-  const TileGrid grid(p.out);
+  constexpr int n = CorrelationParts<m, r, channels>::n;
+  const TileGrid grid = p.grid();
   const int64_t row = parts.in_layout.row(), point = parts.point;
   for (int64_t v = 0; v < p.out.vectors(); ++v) {
     for (int64_t t = 0; t < count; ++t) {
-      if (t + kAhead < count) Prefetch<true>(p.out, out, grid.At(first + t + kAhead), v);
+      if (t + kAhead < count) Prefetch<m, true>(p.out, out, grid.At(first + t + kAhead), v);
       const float *const tile = ins + parts.in_layout.At(t, 0, 0), *const factors = filter + v * channels * kLanes;
       const auto load = [=](int j, Lanes* column) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int i = 0; i < n; ++i) {
           const float* const x = tile + i * row + j * kFewChannels;
           const float* const f = factors + (i * n + j) * point;
@@ -164,71 +164,71 @@ void WriteTiles(const Problem& p, int64_t first, int64_t count, const Correlatio
           for (int c = 1; c < channels; ++c) column[i] += x[c] * Load(f + c * kLanes);
         }
       };
-      WriteTile<r, finish>(p, grid.At(first + t), v, load, epilogue, out);
+      WriteTile<m, r, finish>(p, grid.At(first + t), v, load, epilogue, out);
     }
   }
 }
 
 // Computes blocks [begin, end) of `p.block` tiles each. Blocks partition the tiles of `out`, so threads write disjoint
 // pixels and need no synchronisation.
-template <int r, int channels, Finish finish, class T>
+template <int m, int r, int channels, Finish finish, class T>
 void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const float* filter,
                const Epilogue<T>& epilogue, T* out, float* scratch) {
-  const CorrelationParts<r, channels> parts(p);
+  const CorrelationParts<m, r, channels> parts(p);
   float* const ins = scratch;
   float* const outs = ins + parts.in;
   float* const rows = outs + parts.out;
   float* const patch = rows + parts.at_point;
-  const TileGrid grid(p.out);
+  const TileGrid grid = p.grid();
   const int64_t tiles = p.tiles();
   for (int64_t first = begin * p.block; first < std::min(end * p.block, tiles); first += p.block) {
     const int64_t count = std::min(p.block, tiles - first);
     for (int64_t t = 0; t < count; ++t) {
-      TransformSquare<kDataMatrix<kTile, r>>(p.in, in, p.InputOf(grid.At(first + t)), parts.in_layout, t, ins, patch);
+      TransformSquare<kDataMatrix<m, r>>(p.in, in, p.InputOf(grid.At(first + t)), parts.in_layout, t, ins, patch);
     }
-    WriteTiles<r, finish>(p, first, count, parts, ins, filter, outs, rows, epilogue, out);
+    WriteTiles<m, r, finish>(p, first, count, parts, ins, filter, outs, rows, epilogue, out);
   }
 }
 
 }  // namespace
 
-template <int r, class T>
-int64_t Correlation<r, T>::FilterFloats(const Problem& problem) {
-  return CorrelationParts<r, 0>(problem).filter;
+template <int m, int r, class T>
+int64_t Correlation<m, r, T>::FilterFloats(const Problem& problem) {
+  return CorrelationParts<m, r, 0>(problem).filter;
 }
 
-template <int r, class T>
-int64_t Correlation<r, T>::WorkspaceFloats(const Problem& problem) {
-  return ForChannels(problem.in.c,
-                     [&]<int channels>() { return problem.threads * CorrelationParts<r, channels>(problem).thread; });
+template <int m, int r, class T>
+int64_t Correlation<m, r, T>::WorkspaceFloats(const Problem& problem) {
+  return ForChannels<m>(
+      problem.in.c, [&]<int channels>() { return problem.threads * CorrelationParts<m, r, channels>(problem).thread; });
 }
 
 // The filter's rows are whole vectors.
-template <int r, class T>
-void Correlation<r, T>::TransformFilter(const Problem& p, const float* filter, float* transformed) {
-  constexpr int n = kTile + r - 1;
-  const int64_t in = p.in.c, out = p.out.vectors() * kLanes, point = CorrelationParts<r, 0>(p).point;
+template <int m, int r, class T>
+void Correlation<m, r, T>::TransformFilter(const Problem& p, const float* filter, float* transformed) {
+  constexpr int n = m + r - 1;
+  const int64_t in = p.in.c, out = p.out.vectors() * kLanes, point = CorrelationParts<m, r, 0>(p).point;
   ParallelFor(in * out / kLanes, kLanes * n * n, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float* const taps = filter + i % in * out + i / in * kLanes;
-      Transform2D<kFilterMatrix<kTile, r>, PointAxis::kRows>(taps, {r * in * out, in * out}, transformed + i * kLanes,
-                                                             {n * point, point});
+      Transform2D<kFilterMatrix<m, r>, PointAxis::kRows>(taps, {r * in * out, in * out}, transformed + i * kLanes,
+                                                         {n * point, point});
     }
   });
 }
 
-template <int r, class T>
-void Correlation<r, T>::Run(const Problem& p, const T* in, const float* transformed, const Epilogue<T>& epilogue,
-                            T* out, float* workspace) {
+template <int m, int r, class T>
+void Correlation<m, r, T>::Run(const Problem& p, const T* in, const float* transformed, const Epilogue<T>& epilogue,
+                               T* out, float* workspace) {
   BELFRY_CHECK(!epilogue.relu || (epilogue.addend == nullptr && epilogue.mask == nullptr));
-  ForChannels(p.in.c, [&]<int channels>() {
-    const CorrelationParts<r, channels> parts(p);
+  ForChannels<m>(p.in.c, [&]<int channels>() {
+    const CorrelationParts<m, r, channels> parts(p);
     const double multiplications =
         static_cast<double>(p.tiles() * parts.points) * static_cast<double>(p.in.c * p.out.c);
     const auto run_blocks = epilogue.addend != nullptr || epilogue.mask != nullptr
-                                ? &RunBlocks<r, channels, Finish::kAddendAndMask, T>
-                            : epilogue.relu ? &RunBlocks<r, channels, Finish::kRelu, T>
-                                            : &RunBlocks<r, channels, Finish::kNone, T>;
+                                ? &RunBlocks<m, r, channels, Finish::kAddendAndMask, T>
+                            : epilogue.relu ? &RunBlocks<m, r, channels, Finish::kRelu, T>
+                                            : &RunBlocks<m, r, channels, Finish::kNone, T>;
     ParallelFor(p.threads, multiplications / p.threads, [&](int64_t first, int64_t last) {
       for (int64_t thread = first; thread < last; ++thread) {
         const int64_t begin = p.blocks() * thread / p.threads, end = p.blocks() * (thread + 1) / p.threads;
@@ -238,9 +238,13 @@ void Correlation<r, T>::Run(const Problem& p, const T* in, const float* transfor
   });
 }
 
-template struct Correlation<3, float>;
-template struct Correlation<5, float>;
-template struct Correlation<3, BFloat16>;
-template struct Correlation<5, BFloat16>;
+template struct Correlation<4, 3, float>;
+template struct Correlation<4, 5, float>;
+template struct Correlation<4, 3, BFloat16>;
+template struct Correlation<5, 3, BFloat16>;
+template struct Correlation<7, 3, BFloat16>;
+template struct Correlation<8, 3, BFloat16>;
+template struct Correlation<4, 5, BFloat16>;
+template struct Correlation<6, 5, BFloat16>;
 
 }  // namespace belfry::ops::winograd

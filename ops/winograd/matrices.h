@@ -12,16 +12,25 @@ template <int rows_, int columns_>
 struct Matrix {
   static constexpr int rows = rows_, columns = columns_;
   float at[rows_][columns_] = {};
+  float single = 0;  // of B^T: the point without a pair, at which all rows but its own vanish; 0: none
 };
 
-// The points of evaluation besides infinity: 0, then pairs p and -p, which share half of their work (transform_impl.h).
+// The points of evaluation besides infinity: 0, then pairs p and -p, which share half of their work
+// (transform_impl.h), then, if n is odd, a single one. Of small fractions, those with the smallest rounding errors of
+// random convolutions.
 template <int n>
 constexpr std::array<double, n - 1> Points() {
-  static_assert(n == 6 || n == 8);
+  static_assert(n >= 6 && n <= 10);
   if constexpr (n == 6) {
     return {0, 1, -1, 2, -2};
-  } else {
+  } else if constexpr (n == 7) {
+    return {0, 1, -1, 2, -2, 0.5};
+  } else if constexpr (n == 8) {
     return {0, 1, -1, 2, -2, 0.5, -0.5};
+  } else if constexpr (n == 9) {
+    return {0, 1, -1, 2, -2, 0.75, -0.75, 0.25};
+  } else {
+    return {0, 1, -1, 2.5, -2.5, 0.375, -0.375, 1.25, -1.25};
   }
 }
 
@@ -63,6 +72,7 @@ constexpr ToomCook<m, r> MakeToomCook() {
   constexpr int n = m + r - 1;
   const std::array<double, n - 1> points = Points<n>();
   ToomCook<m, r> result;
+  if (n % 2 == 1) result.data.single = static_cast<float>(points[n - 2]);
   for (int j = 0; j < n; ++j) {
     const bool infinity = j == n - 1;
     const std::array<double, n> row = Polynomial<n>(infinity ? -1 : j);
@@ -83,9 +93,25 @@ constexpr ToomCook<m, r> MakeToomCook() {
   return result;
 }
 
+// The rows of B^T divided by x - single, as polynomials in x; the row of that point is 0.
+template <int n>
+constexpr Matrix<n, n - 1> Quotients(const Matrix<n, n>& data) {
+  Matrix<n, n - 1> quotients;
+  for (int j = 0; j < n; ++j) {
+    double c = 0;
+    for (int i = n - 1; i > 0 && j != n - 2; --i) {
+      c = static_cast<double>(data.at[j][i]) + static_cast<double>(data.single) * c;
+      quotients.at[j][i - 1] = static_cast<float>(c);
+    }
+  }
+  return quotients;
+}
+
 // Separate constants, because transforms are instantiated for one matrix.
 template <int m, int r>
 inline constexpr auto kDataMatrix = MakeToomCook<m, r>().data;
+template <const auto& data>
+inline constexpr auto kQuotients = Quotients(data);
 template <int m, int r>
 inline constexpr auto kFilterMatrix = MakeToomCook<m, r>().filter;
 template <int m, int r>

@@ -9,9 +9,6 @@
 
 namespace belfry::ops::winograd {
 
-// Outputs of a tile along each axis.
-inline constexpr int kTile = 4;
-
 constexpr int64_t RoundUp(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
 
 // Dimensions of NHWC images, or of `c` consecutive channels of them.
@@ -32,13 +29,13 @@ struct Square {
   }
 };
 
-// The tiles of a batch of images, in row-major order.
+// The tiles of side x side pixels of a batch of images, in row-major order.
 struct TileGrid {
-  int64_t rows, columns;
+  int64_t side, rows, columns;
 
-  explicit TileGrid(const Images& images)
-      : rows((images.h + kTile - 1) / kTile), columns((images.w + kTile - 1) / kTile) {}
-  Square At(int64_t i) const { return {i / (rows * columns), i / columns % rows * kTile, i % columns * kTile}; }
+  TileGrid(const Images& images, int64_t side_of)
+      : side(side_of), rows((images.h + side - 1) / side), columns((images.w + side - 1) / side) {}
+  Square At(int64_t i) const { return {i / (rows * columns), i / columns % rows * side, i % columns * side}; }
 };
 
 // Layout of `block` tiles in the transformed domain, for each vector of channels:
@@ -88,7 +85,7 @@ inline void WithColumns(const Images& images, const T* data, const Square& squar
   const int64_t top = -square.y, bottom = images.h - square.y, left = -square.x, right = images.w - square.x;
   use([=](int j, Lanes* column) {
     const bool inside = j >= left && j < right;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int i = 0; i < side; ++i) {
       column[i] = inside && i >= top && i < bottom ? Load(data + (at + i * steps.row + j * steps.column)) : Lanes{};
     }
@@ -98,14 +95,14 @@ inline void WithColumns(const Images& images, const T* data, const Square& squar
 // Prefetches vector v of the channels of a tile, for writing if `write`. With few channels these loops are bound by
 // memory, and their strides defeat the hardware prefetcher. Must be inlined: otherwise GCC takes it for a function
 // without side effects and removes the calls.
-template <bool write, class T>
+template <int side, bool write, class T>
 [[gnu::always_inline]] inline void Prefetch(const Images& images, const T* data, const Square& tile, int64_t v) {
-  if (!tile.Inside(images, kTile)) return;
+  if (!tile.Inside(images, side)) return;
   const T* const from = data + images.pixel(tile.image, tile.y, tile.x) + v * kLanes;
-#pragma GCC unroll 4
-  for (int i = 0; i < kTile; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < kTile; ++j) __builtin_prefetch(from + (i * images.w + j) * images.channels, write);
+#pragma GCC unroll 8
+  for (int i = 0; i < side; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < side; ++j) __builtin_prefetch(from + (i * images.w + j) * images.channels, write);
 }
 
 // Transforms the square of matrix.columns x matrix.columns pixels into tile `index`. Pixels outside the image are zero.

@@ -1,6 +1,7 @@
 #include "ops/winograd/winograd_impl.h"
 
 #include <algorithm>
+#include <limits>
 #include <type_traits>
 
 #include "framework/base/check.h"
@@ -15,9 +16,9 @@ namespace {
 // streams past.
 constexpr int64_t kBlockBytes = int64_t{256} << 10;
 // Bounds on the tiles of a block. The filter, or its gradient, passes through the cache once per block, so blocks must
-// be large enough to amortise it, and as large as possible where the filter comes from memory. Multiples of the rows of
-// a block of products.
-constexpr int64_t kMinBlock = 12, kMinGradientBlock = 36, kMaxBlock = 96;
+// be large enough to amortise it, and larger where it comes from memory; AVX-512's processors have larger L2 caches to
+// read it ahead. Multiples of the rows of a block of products.
+constexpr int64_t kMinBlock = 12, kMinGradientBlock = 36, kMaxBlock = 96, kLargeFilterBlock = kLanes < 16 ? 96 : 36;
 // Size of the transformed filter from which it is large: as the usual share of a core in the last cache.
 constexpr int64_t kLargeFilterBytes = int64_t{4} << 20;
 // Size of the sums of a gradient from which threads share one copy of them, and each block of tiles.
@@ -28,18 +29,18 @@ constexpr int64_t kSharedSumsBytes = int64_t{1} << 20;
 constexpr int64_t kMaxSumsBytes = kLanes < 16 ? int64_t{3} << 19 : int64_t{6} << 20, kPartOfIn = 64, kPartOfOut = 128;
 
 // The size of the transformed filter, or of the sums of its gradient, of so many channels.
-int64_t FilterBytes(const onednn::Conv2DShape& s, int64_t in, int64_t out) {
-  const int64_t n = kTile + s.r - 1;
+int64_t FilterBytes(const onednn::Conv2DShape& s, int tile, int64_t in, int64_t out) {
+  const int64_t n = tile + s.r - 1;
   return n * n * in * out * int64_t{sizeof(float)};
 }
 
 // Forward and the gradient of the filter work on (x, y). The gradient of x is the correlation of dy with the reversed
 // filter, whose padding is the complement r - 1 - pad.
-Problem MakeProblem(const onednn::Conv2DShape& s, Pass pass, int threads, int64_t block) {
+Problem MakeProblem(const onednn::Conv2DShape& s, Pass pass, int tile, int threads, int64_t block) {
   const Images x{s.n, s.h, s.w, s.c}, y{s.n, s.out_h(), s.out_w(), s.k};
-  if (pass == Pass::kBackwardData) return {y, x, s.r - 1 - s.pad_top, s.s - 1 - s.pad_left, threads, block};
-  Problem p = {x, y, s.pad_top, s.pad_left, threads, block};
-  if (pass == Pass::kBackwardWeights && FilterBytes(s, s.c, s.k) > kMaxSumsBytes) {
+  if (pass == Pass::kBackwardData) return {y, x, s.r - 1 - s.pad_top, s.s - 1 - s.pad_left, tile, threads, block};
+  Problem p = {x, y, s.pad_top, s.pad_left, tile, threads, block};
+  if (pass == Pass::kBackwardWeights && FilterBytes(s, tile, s.c, s.k) > kMaxSumsBytes) {
     p.in.c = std::min(s.c, kPartOfIn);
     p.out.c = std::min(s.k, kPartOfOut);
   }
@@ -74,20 +75,26 @@ void ReverseFilter(const onednn::Conv2DShape& s, const T* from, float* to) {
 // Estimated cycles of one core, fitted to measurements with AVX-512 on Zen 4 for layers of CIFAR-10's and ImageNet's
 // networks. Compared only with DirectCost. In this unit, a multiply-add of vectors is one cycle.
 double Cost(const Problem& p, const onednn::Conv2DShape& s) {
-  // The transforms of a tile, for each point and vector of channels; the products, which bfloat16's conversions delay;
-  // and the transform of the filter or of its gradient, for each point and vector, in a cache or in memory.
-  constexpr double kWay = 12, kFilter = 12, kLargeFilter = 36;
+  // The products, which bfloat16's conversions delay; and the transform of the filter or of its gradient, for each
+  // point and vector, in a cache or in memory.
+  constexpr double kFilter = 12, kLargeFilter = 36;
   const double product = s.dtype == DType::kBFloat16 ? 1.35 : 1.2;
-  const auto points = static_cast<double>((kTile + s.r - 1) * (kTile + s.r - 1));
-  const auto vectors = static_cast<double>(p.out.vectors());
-  const double ways = kWay * points * (static_cast<double>(p.in.vectors()) + vectors);
+  const auto points = static_cast<double>((p.tile + s.r - 1) * (p.tile + s.r - 1));
+  const auto vectors = static_cast<double>(p.out.vectors()), both = static_cast<double>(p.in.vectors()) + vectors;
+  // The transforms of a tile, for each point and vector of channels: the larger a transformed tile, the farther the
+  // cache that holds the tiles of a block.
+  constexpr double kWay = 10, kNear = 22e3;
+  const double bytes = points * both * kLanes * sizeof(float);
+  const double ways = (kWay + bytes * bytes / (kNear * kNear)) * points * both;
   const double products = points * static_cast<double>(p.in.c) * vectors;
-  const bool large = FilterBytes(s, p.in.c, p.out.c) >= kLargeFilterBytes;
+  const bool large = FilterBytes(s, p.tile, p.in.c, p.out.c) >= kLargeFilterBytes;
   const double filter = (large ? kLargeFilter : kFilter) * products;
   // With few channels, products do not pass through memory.
   constexpr double kFewIn = 10, kFewOut = 600, kFewProduct = 1.5;
   const double few = kFewIn * points + kFewOut * vectors + kFewProduct * products;
-  return static_cast<double>(p.tiles()) * (p.in.c <= kFewChannels ? few : product * products + ways) + filter;
+  const double part =
+      static_cast<double>(p.tiles()) * (p.in.c <= kFewChannels ? few : product * products + ways) + filter;
+  return part * static_cast<double>(p.in.channels * p.out.channels) / static_cast<double>(p.in.c * p.out.c);
 }
 
 // The pairs of an output and a tap of the filter, along an axis, of which the tap is not on the padding.
@@ -104,16 +111,36 @@ int64_t Pairs(int64_t in, int64_t out, int64_t taps, int64_t pad) {
 // instructions; without either it is the product of float copies (WithSixteenBits).
 double DirectCost(const Problem& p, const onednn::Conv2DShape& s, Pass pass) {
   double slow = kLanes < 16 ? 1.3 : 1.12;
-  if (pass == Pass::kBackwardWeights) slow = p.in.c < kLanes ? 2.5 : 1.4;
+  if (pass == Pass::kBackwardWeights) slow = p.in.channels < kLanes ? 2.5 : 1.4;
   constexpr double kCopies = 1.2;
   if (s.dtype == DType::kBFloat16) slow *= std::min(onednn::BFloat16Time(), kCopies);
   const int64_t pairs = Pairs(p.in.h, p.out.h, s.r, p.pad_top) * Pairs(p.in.w, p.out.w, s.s, p.pad_left);
-  return slow * static_cast<double>(p.out.n * pairs * p.in.c * p.out.vectors());
+  const double vectors = static_cast<double>((p.out.channels + kLanes - 1) / kLanes);
+  return slow * static_cast<double>(p.out.n * pairs * p.in.channels) * vectors;
 }
 
-template <class F>
-auto ForFilter(int64_t r, F&& f) {
-  return r == 3 ? f.template operator()<3>() : f.template operator()<5>();
+// Calls f.operator()<tile, r>().
+template <class T, class F>
+auto ForSizes(int tile, int64_t r, const F& f) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (tile == 5) return f.template operator()<5, 3>();
+    if (tile == 6) return f.template operator()<6, 5>();
+    if (tile == 7) return f.template operator()<7, 3>();
+    if (tile == 8) return f.template operator()<8, 3>();
+  }
+  return r == 3 ? f.template operator()<4, 3>() : f.template operator()<4, 5>();
+}
+
+// The tile with the lowest cost.
+int BestTile(const onednn::Conv2DShape& s, Pass pass) {
+  int best = kLeastTile;
+  double least = std::numeric_limits<double>::infinity();
+  for (const int tile : TilesOf(s, pass)) {
+    const double cost = Cost(MakeProblem(s, pass, tile, 1, 1), s);
+    if (cost < least) best = tile;
+    least = std::min(least, cost);
+  }
+  return best;
 }
 
 }  // namespace
@@ -122,24 +149,32 @@ bool Computes(const onednn::Conv2DShape& s, Pass pass) {
   if (kLanes < 8 || (s.dtype != DType::kFloat32 && s.dtype != DType::kBFloat16) || s.groups != 1) return false;
   if (s.r != s.s || (s.r != 3 && s.r != 5)) return false;
   if (std::max({s.stride_h, s.stride_w, s.dilation_h, s.dilation_w}) > 1) return false;
-  const Problem p = MakeProblem(s, pass, 1, 1);
+  const Problem p = MakeProblem(s, pass, kLeastTile, 1, 1);
   const bool fits = p.out.channels % kLanes == 0 || (pass == Pass::kBackwardData && p.out.channels > kLanes);
   return fits && p.pad_top >= 0 && p.pad_left >= 0;
 }
 
+std::vector<int> TilesOf(const onednn::Conv2DShape& s, Pass pass) {
+  const int64_t in = pass == Pass::kBackwardData ? s.k : s.c;
+  if (s.dtype != DType::kBFloat16 || in <= kFewChannels) return {kLeastTile};
+  if (s.r == 5) return {kLeastTile, 6};
+  return {kLeastTile, 5, 7, 8};
+}
+
 bool IsBest(const onednn::Conv2DShape& s, Pass pass) {
   if (!Computes(s, pass)) return false;
-  const Problem p = MakeProblem(s, pass, 1, 1);
+  const Problem p = MakeProblem(s, pass, BestTile(s, pass), 1, 1);
   return Cost(p, s) < DirectCost(p, s, pass);
 }
 
 template <class T>
-Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass) : shape_(shape), threads_(ParallelThreads()) {
+Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass, int tile)
+    : shape_(shape), tile_(tile == 0 ? BestTile(shape, pass) : tile), threads_(ParallelThreads()) {
   BELFRY_CHECK(Computes(shape, pass) && shape.dtype == kDTypeOf<T>);
-  const int64_t n = kTile + shape.r - 1;
-  const Problem whole = MakeProblem(shape, pass, 1, 1);
+  const int64_t n = tile_ + shape.r - 1;
+  const Problem whole = MakeProblem(shape, pass, tile_, 1, 1);
   const int64_t tile_bytes = n * n * (whole.in.vectors() + whole.out.vectors()) * kLanes * int64_t{sizeof(float)};
-  const int64_t filter_bytes = FilterBytes(shape, whole.in.c, whole.out.c);
+  const int64_t filter_bytes = FilterBytes(shape, tile_, whole.in.c, whole.out.c);
   const bool gradient = pass == Pass::kBackwardWeights;
   const int64_t least = gradient ? kMinGradientBlock : kMinBlock;
   const int64_t tiles = whole.tiles();
@@ -147,14 +182,14 @@ Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass) : shape
   // sums) stays small beside its tiles.
   threads_ = static_cast<int>(std::clamp<int64_t>(2 * tiles / least, 1, threads_));
   if (gradient && filter_bytes >= kSharedSumsBytes && shape.c % kLanes == 0) threads_ = 1;
-  const int64_t floor = filter_bytes >= kLargeFilterBytes ? kMaxBlock : least;
+  const int64_t floor = filter_bytes >= kLargeFilterBytes ? kLargeFilterBlock : least;
   block_ = std::clamp(kBlockBytes / tile_bytes / kMinBlock * kMinBlock, floor, kMaxBlock);
   block_ = std::min(block_, (tiles + threads_ - 1) / threads_);
-  const Problem p = MakeProblem(shape, pass, threads_, block_);
-  weights_at_ = ForFilter(shape.r, [&]<int r>() {
-    if (pass == Pass::kBackwardWeights) return RoundUp(FilterGradient<r, T>::WorkspaceFloats(p), kLanes);
-    filter_floats_ = RoundUp(Correlation<r, T>::FilterFloats(p), kLanes);
-    return RoundUp(filter_floats_ + Correlation<r, T>::WorkspaceFloats(p), kLanes);
+  const Problem p = MakeProblem(shape, pass, tile_, threads_, block_);
+  weights_at_ = ForSizes<T>(tile_, shape.r, [&]<int m, int r>() {
+    if (pass == Pass::kBackwardWeights) return RoundUp(FilterGradient<m, r, T>::WorkspaceFloats(p), kLanes);
+    filter_floats_ = RoundUp(Correlation<m, r, T>::FilterFloats(p), kLanes);
+    return RoundUp(filter_floats_ + Correlation<m, r, T>::WorkspaceFloats(p), kLanes);
   });
   const bool reversed = pass == Pass::kBackwardData, copied = reversed || !std::is_same_v<T, float>;
   weight_floats_ = copied ? shape.r * shape.s * (reversed ? RoundUp(shape.c, kLanes) : shape.c) * shape.k : 0;
@@ -169,13 +204,13 @@ void Convolution<T>::Forward(const T* x, const T* weights, const T* bias, bool r
 
 template <class T>
 void Convolution<T>::TransformWeights(const T* weights, float* transformed, float* floats) const {
-  const Problem p = MakeProblem(shape_, Pass::kForward, threads_, block_);
-  ForFilter(shape_.r, [&]<int r>() {
+  const Problem p = MakeProblem(shape_, Pass::kForward, tile_, threads_, block_);
+  ForSizes<T>(tile_, shape_.r, [&]<int m, int r>() {
     if constexpr (std::is_same_v<T, float>) {
-      Correlation<r, T>::TransformFilter(p, weights, transformed);
+      Correlation<m, r, T>::TransformFilter(p, weights, transformed);
     } else {
       ToFloats(weights, shape_.r * shape_.s * shape_.c * shape_.k, floats);
-      Correlation<r, T>::TransformFilter(p, floats, transformed);
+      Correlation<m, r, T>::TransformFilter(p, floats, transformed);
     }
   });
 }
@@ -183,35 +218,36 @@ void Convolution<T>::TransformWeights(const T* weights, float* transformed, floa
 template <class T>
 void Convolution<T>::ForwardTransformed(const T* x, const float* transformed, const T* bias, bool relu, T* y,
                                         void* workspace) const {
-  const Problem p = MakeProblem(shape_, Pass::kForward, threads_, block_);
+  const Problem p = MakeProblem(shape_, Pass::kForward, tile_, threads_, block_);
   const Epilogue<T> epilogue{.bias = bias, .relu = relu};
-  ForFilter(shape_.r,
-            [&]<int r>() { Correlation<r, T>::Run(p, x, transformed, epilogue, y, static_cast<float*>(workspace)); });
+  ForSizes<T>(tile_, shape_.r, [&]<int m, int r>() {
+    Correlation<m, r, T>::Run(p, x, transformed, epilogue, y, static_cast<float*>(workspace));
+  });
 }
 
 // The reversed filter in the workspace is float for both dtypes, so the conversion of bfloat16 costs no extra pass.
 template <class T>
 void Convolution<T>::BackwardData(const T* dy, const T* weights, const T* addend, const T* mask, T* dx,
                                   void* workspace) const {
-  const Problem p = MakeProblem(shape_, Pass::kBackwardData, threads_, block_);
+  const Problem p = MakeProblem(shape_, Pass::kBackwardData, tile_, threads_, block_);
   float* const floats = static_cast<float*>(workspace);
   ReverseFilter(shape_, weights, floats + weights_at_);
   const Epilogue<T> epilogue{.addend = addend, .mask = mask};
-  ForFilter(shape_.r, [&]<int r>() {
-    Correlation<r, T>::TransformFilter(p, floats + weights_at_, floats);
-    Correlation<r, T>::Run(p, dy, floats, epilogue, dx, floats + filter_floats_);
+  ForSizes<T>(tile_, shape_.r, [&]<int m, int r>() {
+    Correlation<m, r, T>::TransformFilter(p, floats + weights_at_, floats);
+    Correlation<m, r, T>::Run(p, dy, floats, epilogue, dx, floats + filter_floats_);
   });
 }
 
 template <class T>
 void Convolution<T>::BackwardWeights(const T* x, const T* dy, T* dweights, T* dbias, void* workspace) const {
-  const Problem p = MakeProblem(shape_, Pass::kBackwardWeights, threads_, block_);
+  const Problem p = MakeProblem(shape_, Pass::kBackwardWeights, tile_, threads_, block_);
   float* const floats = static_cast<float*>(workspace);
-  ForFilter(shape_.r, [&]<int r>() {
+  ForSizes<T>(tile_, shape_.r, [&]<int m, int r>() {
     if constexpr (std::is_same_v<T, float>) {
-      FilterGradient<r, T>::Run(p, x, dy, dweights, dbias, floats);
+      FilterGradient<m, r, T>::Run(p, x, dy, dweights, dbias, floats);
     } else {
-      FilterGradient<r, T>::Run(p, x, dy, floats + weights_at_, dbias, floats);
+      FilterGradient<m, r, T>::Run(p, x, dy, floats + weights_at_, dbias, floats);
       FromFloats(floats + weights_at_, shape_.r * shape_.s * shape_.c * shape_.k, dweights);
     }
   });

@@ -1,12 +1,15 @@
-// Convolution of float32 and bfloat16 images by Winograd's minimal filtering, in tiles of 4 x 4 outputs. It takes 4
-// times fewer multiplications for a 3 x 3 filter and 6.25 times fewer for a 5 x 5 one. Faster than oneDNN with many
-// channels, or with few channels and a 5 x 5 filter.
+// Convolution of float32 and bfloat16 images by Winograd's minimal filtering, in tiles of 4 x 4 outputs, or of up to
+// 8 x 8 for bfloat16. Tiles of 4 take 4 times fewer multiplications for a 3 x 3 filter and 6.25 times fewer for a 5 x 5
+// one, those of 7 and 8 5.4 and 5.8 times. Faster than oneDNN with many channels, or with few channels and a 5 x 5
+// filter.
 //
-// Rounding errors are 4 to 5 times those of plain sums, and in the gradients of filters 7 to 15 times.
+// Rounding errors of float32 are 4 to 5 times those of plain sums, and in the gradients of filters 7 to 15 times. Those
+// of larger tiles, some 10 times that, are a small part of the rounding of bfloat16.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "ops/onednn/convolution.h"
 
@@ -19,6 +22,8 @@ enum class Pass { kForward, kBackwardData, kBackwardWeights };
 // or 5 x 5 filter, a number of written channels that is a multiple of the vector length or, backward for data, above
 // it, and a build for AVX2 or AVX-512.
 bool Computes(const onednn::Conv2DShape& shape, Pass pass);
+// The sizes of tiles that compute it, in outputs along each axis. REQUIRES: Computes(shape, pass).
+std::vector<int> TilesOf(const onednn::Conv2DShape& shape, Pass pass);
 // True if the pass is supported and expected to be faster than oneDNN. The estimate counts operations, so it is
 // reproducible.
 bool IsBest(const onednn::Conv2DShape& shape, Pass pass);
@@ -31,7 +36,8 @@ bool IsBest(const onednn::Conv2DShape& shape, Pass pass);
 template <class T>
 class Convolution {
  public:
-  Convolution(const onednn::Conv2DShape& shape, Pass pass);
+  // `tile`: one of TilesOf(shape, pass); 0: the one that is expected to be the fastest.
+  Convolution(const onednn::Conv2DShape& shape, Pass pass, int tile = 0);
 
   size_t workspace_bytes() const { return static_cast<size_t>(weights_at_ + weight_floats_) * sizeof(float); }
 
@@ -55,6 +61,7 @@ class Convolution {
 
  private:
   onednn::Conv2DShape shape_;
+  int tile_;  // outputs of a tile along each axis
   int threads_;
   int64_t block_;              // tiles that one thread holds in the transformed domain at a time
   int64_t filter_floats_ = 0;  // of the transformed filter, with which the workspace begins

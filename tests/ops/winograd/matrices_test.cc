@@ -1,10 +1,13 @@
 #include "ops/winograd/matrices.h"
-#include "tests/main/seed.h"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 #include <vector>
+
+#include "ops/winograd/transform_impl.h"
+#include "tests/main/seed.h"
 
 namespace belfry::ops::winograd {
 namespace {
@@ -33,6 +36,37 @@ void ExpectMinimalFiltering() {
   }
 }
 
+// The transforms of float vectors, which share work between points and take other constants, against the matrix in
+// double.
+template <const auto& matrix, PointAxis axis>
+void ExpectTransform() {
+  std::mt19937 random(TestSeed());
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  float values[matrix.columns];
+  Lanes x[matrix.columns], y[matrix.rows];
+  for (int i = 0; i < matrix.columns; ++i) {
+    values[i] = uniform(random);
+    x[i] = Lanes{} + values[i];
+  }
+  Transform<matrix, axis>(x, y);
+  for (int j = 0; j < matrix.rows; ++j) {
+    double want = 0, size = 0;
+    for (int i = 0; i < matrix.columns; ++i) {
+      want += static_cast<double>(matrix.at[j][i]) * values[i];
+      size += std::abs(matrix.at[j][i]);
+    }
+    EXPECT_NEAR(y[j][0], want, size * matrix.columns * 0x1p-23)
+        << matrix.rows << " x " << matrix.columns << ", row " << j;
+  }
+}
+
+template <int m, int r>
+void ExpectTransforms() {
+  ExpectTransform<kDataMatrix<m, r>, PointAxis::kRows>();
+  ExpectTransform<kFilterMatrix<m, r>, PointAxis::kRows>();
+  ExpectTransform<kOutputMatrix<m, r>, PointAxis::kColumns>();
+}
+
 // The property that the transforms rely on to share half of the work between the points p and -p.
 template <int m, int r>
 void ExpectPairs() {
@@ -51,18 +85,36 @@ void ExpectPairs() {
   }
 }
 
-TEST(Matrices, ComputeWhatTheSumsDo) {
-  ExpectMinimalFiltering<4, 3>();
-  ExpectMinimalFiltering<3, 4>();
-  ExpectMinimalFiltering<4, 5>();
-  ExpectMinimalFiltering<5, 4>();
+// Calls f.operator()<m, r>() for all sizes in use: a filter of r taps, and its gradient with the roles exchanged.
+template <class F>
+void ForAllSizes(const F& f) {
+  f.template operator()<4, 3>();
+  f.template operator()<3, 4>();
+  f.template operator()<5, 3>();
+  f.template operator()<3, 5>();
+  f.template operator()<7, 3>();
+  f.template operator()<3, 7>();
+  f.template operator()<8, 3>();
+  f.template operator()<3, 8>();
+  f.template operator()<4, 5>();
+  f.template operator()<5, 4>();
+  f.template operator()<6, 5>();
+  f.template operator()<5, 6>();
 }
 
+TEST(Matrices, ComputeWhatTheSumsDo) {
+  ForAllSizes([]<int m, int r>() { ExpectMinimalFiltering<m, r>(); });
+}
+
+TEST(Matrices, AreWhatTransformsApply) {
+  ForAllSizes([]<int m, int r>() { ExpectTransforms<m, r>(); });
+}
+
+// A single point, if their number is odd, stands at different distances from both points of a pair.
 TEST(Matrices, PointsComeInPairs) {
-  ExpectPairs<4, 3>();
-  ExpectPairs<3, 4>();
-  ExpectPairs<4, 5>();
-  ExpectPairs<5, 4>();
+  ForAllSizes([]<int m, int r>() {
+    if constexpr ((m + r) % 2 == 1) ExpectPairs<m, r>();
+  });
 }
 
 }  // namespace

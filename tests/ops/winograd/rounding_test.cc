@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "framework/base/half.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/gradients.h"
 #include "framework/runtime/session.h"
@@ -19,10 +20,13 @@
 namespace belfry::ops::winograd {
 namespace {
 
+// Elements that T holds exactly.
+template <class T = float>
 Tensor Random(const Shape& shape) {
   std::normal_distribution<float> normal;
   Tensor tensor(DType::kFloat32, shape);
-  std::generate_n(tensor.data<float>(), tensor.elements(), [&] { return normal(TestRandom()); });
+  std::generate_n(tensor.data<float>(), tensor.elements(),
+                  [&] { return static_cast<float>(static_cast<T>(normal(TestRandom()))); });
   return tensor;
 }
 
@@ -80,6 +84,26 @@ TEST(WinogradRounding, ComparedWithPlainSums) {
       const double error = ErrorOf(ours[i], exact[i]), ratio = error / ErrorOf(plain[i], exact[i]);
       std::cout << filter << " x " << filter << ", " << channels << " channels, " << names[i] << ": " << ratio << "\n";
       EXPECT_LT(error / SizeOf(exact[i]) / 0x1p-24, i == 2 ? bound_of_filter : bound);
+    }
+  }
+}
+
+// In bfloat16, tiles of any size add a small part of what the rounding of stored elements takes. 7 x 7 has one tile of
+// 7, 15 x 15 three of 5, 16 x 16 two of 8, and 12 x 12 two of 6 for the larger filter.
+TEST(WinogradRounding, IsASmallPartOfBFloat16s) {
+  for (const auto& [size, filter, channels] :
+       {std::tuple(7, 3, 256), std::tuple(15, 3, 64), std::tuple(16, 3, 64), std::tuple(12, 5, 64)}) {
+    onednn::Conv2DShape shape{.n = 8, .h = size, .w = size, .c = channels, .k = channels, .r = filter, .s = filter};
+    shape.dtype = DType::kBFloat16;
+    if (!Computes(shape, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";
+    const std::vector<Tensor> values = {Random<BFloat16>({8, size, size, channels}),
+                                        Random<BFloat16>({filter, filter, channels, channels}),
+                                        Random<BFloat16>({8, size, size, channels})};
+    const std::vector<Tensor> exact = Convolve(values, DType::kFloat64, false);
+    const std::vector<Tensor> plain = Convolve(values, DType::kBFloat16, false);
+    const std::vector<Tensor> ours = Convolve(values, DType::kBFloat16, true);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_LT(ErrorOf(ours[i], exact[i]), 1.02 * ErrorOf(plain[i], exact[i])) << size << " x " << size << ", " << i;
     }
   }
 }
