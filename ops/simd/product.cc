@@ -14,8 +14,9 @@ constexpr int MaxRows(int vectors) { return vectors > kProductWidth ? kFewRows :
 // Rows of b by which products of few rows prefetch it: they take as long as b takes to come from a far cache.
 constexpr int64_t kAhead = 8;
 
+// `ahead`: rows of b, p.b_row apart, that are read next, of which each of p.k is prefetched into the L2 cache.
 template <class C, bool add, int rows, int vectors>
-void Block(const Product& p, const C* a, const C* b, C* c) {
+void Block(const Product& p, const C* a, const C* b, C* c, const C* ahead) {
   using V = Vector<C>;
   using Lanes = typename V::Lanes;
   Lanes sums[rows][vectors] = {};
@@ -27,6 +28,9 @@ void Block(const Product& p, const C* a, const C* b, C* c) {
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j += 64 / kRegisterBytes)
           __builtin_prefetch(b + kAhead * p.b_row + j * p.b_vector);
+      } else if constexpr (rows > kFewRows) {
+        __builtin_prefetch(ahead, /*write=*/0, /*locality=*/2);
+        ahead += p.b_row;
       }
       Lanes row[vectors];
 #pragma GCC unroll 4
@@ -50,7 +54,7 @@ void Block(const Product& p, const C* a, const C* b, C* c) {
 }
 
 template <class C>
-using BlockFunction = void (*)(const Product& p, const C* a, const C* b, C* c);
+using BlockFunction = void (*)(const Product& p, const C* a, const C* b, C* c, const C* ahead);
 template <class C>
 using BlocksByRows = std::array<BlockFunction<C>, 13>;
 
@@ -75,8 +79,10 @@ void Run(const Product& p, const C* a, const C* b, C* c) {
     const int64_t blocks = (p.m + MaxRows(width) - 1) / MaxRows(width);
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t begin = p.m * block / blocks, end = p.m * (block + 1) / blocks;
-      kBlocks<C, add>[width][end - begin](p, a + begin * p.a_row, b + j * p.b_vector,
-                                          c + begin * p.c_row + j * p.c_vector);
+      // The first blocks of a panel prefetch a vector each of the next one.
+      const C* const panel = b + j * p.b_vector;
+      const C* const ahead = block < widest ? panel + (widest + block) * p.b_vector : panel;
+      kBlocks<C, add>[width][end - begin](p, a + begin * p.a_row, panel, c + begin * p.c_row + j * p.c_vector, ahead);
     }
   }
 }
