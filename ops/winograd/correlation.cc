@@ -20,30 +20,25 @@ namespace {
 // Cost: n^2 in.c out.c multiplications per tile instead of m^2 r^2 in.c out.c, that is, with m = 4, 36 instead of 144
 // for r = 3 and 64 instead of 400 for r = 5, plus transforms that grow only with in.c + out.c.
 //
-// The workspace holds for each thread the transformed tiles of `in` and `out`, those of `in` at one point, and a patch.
-// With few channels of `in` (`channels` > 0), products are formed while `out` is transformed back, so no tiles of `out`
-// are stored. One vector of padding after each point keeps the points from competing for the same cache sets.
+// The workspace holds for each thread the transformed tiles of `in` and `out`, and a patch. With few channels of `in`
+// (`channels` > 0), products are formed while `out` is transformed back, so no tiles of `out` are stored.
 template <int m, int r, int channels>
 struct CorrelationParts {
   static constexpr int n = m + r - 1, points = n * n;
-  Layout<n, channels == 0 ? kLanes : kFewChannels> in_layout;
-  Layout<n> out_layout;
+  Layout<n> in_layout, out_layout;
   // The transformed filter is [n, n, out.c / kLanes, in.c, kLanes], so that products read it in ascending order: floats
-  // from one point to the next, and of all.
+  // from one point to the next, and of all. One vector more after each point, as in Layout.
   int64_t point, filter;
-  int64_t row;  // of a tile at one point; not a multiple of 4 KiB
-  int64_t in, out, at_point, thread;
+  int64_t in, out, thread;
 
   explicit CorrelationParts(const Problem& p)
-      : in_layout{p.block},
-        out_layout{p.block},
+      : in_layout(channels == 0 ? Layout<n>::Of(p.block, p.in.c) : Layout<n>{p.block, kFewChannels}),
+        out_layout(Layout<n>::Of(p.block, p.out.c)),
         point(p.in.c * p.out.vectors() * kLanes + kLanes),
         filter(points * point),
-        row(p.in.vectors() * kLanes + 64 / int64_t{sizeof(float)}),
-        in(p.in.vectors() * in_layout.vector()),
-        out(channels == 0 ? p.out.vectors() * out_layout.vector() : 0),
-        at_point(channels == 0 ? p.block * row : 0),
-        thread(in + out + at_point + points * p.in.vectors() * kLanes) {}
+        in(RoundUp(in_layout.size() + kLanes, kLanes)),
+        out(channels == 0 ? out_layout.size() : 0),
+        thread(in + out + points * p.in.vectors() * kLanes) {}
 };
 
 // The first `lanes` of a vector; the others are 0, or are not stored.
@@ -92,47 +87,41 @@ inline void WriteTile(const Problem& p, const Square& tile, int64_t v, const Col
   });
 }
 
-// The matrix product at point (i, j). Tiles are copied into rows first, since products read them for each panel of the
-// filter, and here only half of a cache line or less belongs to a point.
+// The matrix product at point (i, j).
 template <int m, int r>
 void MultiplyAt(int i, int j, const Problem& p, int64_t count, const CorrelationParts<m, r, 0>& parts, const float* ins,
-                const float* filter, float* outs, float* rows) {
-  const float* from = ins + parts.in_layout.At(0, i, j);
-  for (int64_t v = 0; v < p.in.vectors(); ++v, from += parts.in_layout.vector()) {
-    for (int64_t t = 0; t < count; ++t) {
-      Store(Load(from + t * parts.in_layout.tile), rows + t * parts.row + v * kLanes);
-    }
-  }
+                const float* filter, float* outs) {
+  ins += parts.in_layout.At(0, i, j);
   filter += (i * CorrelationParts<m, r, 0>::n + j) * parts.point;
   outs += parts.out_layout.At(0, i, j);
   for (int64_t c = 0; c < p.in.c; c += simd::kProductDepth) {
     const simd::Product product{.m = count,
                                 .k = std::min(simd::kProductDepth, p.in.c - c),
                                 .vectors = p.out.vectors(),
-                                .a_row = parts.row,
+                                .a_row = parts.in_layout.tile(),
                                 .b_row = kLanes,
                                 .b_vector = p.in.c * kLanes,
-                                .c_row = parts.out_layout.tile,
-                                .c_vector = parts.out_layout.vector()};
-    c == 0 ? simd::Multiply(product, rows, filter, outs)
-           : simd::MultiplyAndAdd(product, rows + c, filter + c * kLanes, outs);
+                                .c_row = parts.out_layout.tile(),
+                                .c_vector = kLanes};
+    c == 0 ? simd::Multiply(product, ins, filter, outs)
+           : simd::MultiplyAndAdd(product, ins + c, filter + c * kLanes, outs);
   }
 }
 
 // Computes `count` tiles from tile `first` on: n^2 matrix products, then the transforms back.
 template <int m, int r, Finish finish, class T>
 void WriteTiles(const Problem& p, int64_t first, int64_t count, const CorrelationParts<m, r, 0>& parts,
-                const float* ins, const float* filter, float* outs, float* rows, const Epilogue<T>& epilogue, T* out) {
+                const float* ins, const float* filter, float* outs, const Epilogue<T>& epilogue, T* out) {
   constexpr int n = CorrelationParts<m, r, 0>::n;
   for (int i = 0; i < n; ++i) {
-    for (int j = 0; j < n; ++j) MultiplyAt(i, j, p, count, parts, ins, filter, outs, rows);
+    for (int j = 0; j < n; ++j) MultiplyAt(i, j, p, count, parts, ins, filter, outs);
   }
   const TileGrid grid = p.grid();
   const Steps steps{parts.out_layout.row(), parts.out_layout.column};
   for (int64_t t = 0; t < count; ++t) {
     const Square tile = grid.At(first + t);
     for (int64_t v = 0; v < p.out.vectors(); ++v) {
-      const float* const products = outs + v * parts.out_layout.vector() + parts.out_layout.At(t, 0, 0);
+      const float* const products = outs + v * kLanes + parts.out_layout.At(t, 0, 0);
       const auto load = [=](int j, Lanes* column) { LoadColumn<n>(products, steps, j, column); };
       WriteTile<m, r, finish>(p, tile, v, load, epilogue, out);
     }
@@ -146,7 +135,7 @@ constexpr int64_t kAhead = 2;
 // which spares writing and re-reading n^2 vectors per tile.
 template <int m, int r, Finish finish, class T, int channels>
 void WriteTiles(const Problem& p, int64_t first, int64_t count, const CorrelationParts<m, r, channels>& parts,
-                const float* ins, const float* filter, float*, float*, const Epilogue<T>& epilogue, T* out) {
+                const float* ins, const float* filter, float*, const Epilogue<T>& epilogue, T* out) {
   constexpr int n = CorrelationParts<m, r, channels>::n;
   const TileGrid grid = p.grid();
   const int64_t row = parts.in_layout.row(), point = parts.point;
@@ -177,8 +166,7 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
   const CorrelationParts<m, r, channels> parts(p);
   float* const ins = scratch;
   float* const outs = ins + parts.in;
-  float* const rows = outs + parts.out;
-  float* const patch = rows + parts.at_point;
+  float* const patch = outs + parts.out;
   const TileGrid grid = p.grid();
   const int64_t tiles = p.tiles();
   for (int64_t first = begin * p.block; first < std::min(end * p.block, tiles); first += p.block) {
@@ -186,7 +174,7 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
     for (int64_t t = 0; t < count; ++t) {
       TransformSquare<kDataMatrix<m, r>>(p.in, in, p.InputOf(grid.At(first + t)), parts.in_layout, t, ins, patch);
     }
-    WriteTiles<m, r, finish>(p, first, count, parts, ins, filter, outs, rows, epilogue, out);
+    WriteTiles<m, r, finish>(p, first, count, parts, ins, filter, outs, epilogue, out);
   }
 }
 

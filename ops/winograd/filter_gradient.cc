@@ -28,16 +28,15 @@ namespace {
 template <int m, int r, int channels>
 struct FilterGradientParts {
   static constexpr int n = m + r - 1, points = n * n;
-  Layout<n, channels == 0 ? kLanes : kFewChannels> in_layout;
-  Layout<n> out_layout;
+  Layout<n> in_layout, out_layout;
   int64_t point, in, out, sums, patch, thread;
 
   explicit FilterGradientParts(const Problem& p)
-      : in_layout{p.block},
-        out_layout{p.block},
+      : in_layout(channels == 0 ? Layout<n>::Of(p.block, p.in.c) : Layout<n>{p.block, kFewChannels}),
+        out_layout(Layout<n>::Of(p.block, p.out.c)),
         point(p.in.c * p.out.c + kLanes),
-        in(p.in.vectors() * in_layout.vector()),
-        out(channels == 0 ? p.out.vectors() * out_layout.vector() : 0),
+        in(RoundUp(in_layout.size() + kLanes, kLanes)),
+        out(channels == 0 ? out_layout.size() : 0),
         sums(points * point + p.out.c),
         patch(points * std::max(p.in.vectors(), p.out.vectors()) * kLanes),
         thread(in + out + sums + patch) {}
@@ -52,9 +51,9 @@ template <int m, int r>
 void AddTiles(const FilterGradientParts<m, r, 0>& parts, int64_t vectors, int64_t count, const float* outs,
               float* sums) {
   const float* from = outs + parts.out_layout.At(0, 1, 1);
-  for (int64_t v = 0; v < vectors; ++v, from += parts.out_layout.vector()) {
+  for (int64_t v = 0; v < vectors; ++v, from += kLanes) {
     Lanes sum = Load(sums + v * kLanes);
-    for (int64_t t = 0; t < count; ++t) sum += Load(from + t * parts.out_layout.tile);
+    for (int64_t t = 0; t < count; ++t) sum += Load(from + t * parts.out_layout.tile());
     Store(sum, sums + v * kLanes);
   }
 }
@@ -79,24 +78,19 @@ void AddProducts(const Problem& p, int64_t first, int64_t count, const FilterGra
   });
   if (bias) AddTiles(parts, p.out.vectors(), count, outs, parts.PixelSums(sums));
   ForRanges(p, n * n, count * p.in.c * p.out.c, [&](int64_t begin, int64_t end) {
-    simd::Product product{.k = count,
-                          .vectors = p.out.vectors(),
-                          .a_row = 1,
-                          .a_run = p.block,
-                          .a_jump = 0,
-                          .a_step = parts.in_layout.tile,
-                          .b_row = parts.out_layout.tile,
-                          .b_vector = parts.out_layout.vector(),
-                          .c_row = p.out.c,
-                          .c_vector = kLanes};
+    const simd::Product product{.m = p.in.c,
+                                .k = count,
+                                .vectors = p.out.vectors(),
+                                .a_row = 1,
+                                .a_step = parts.in_layout.tile(),
+                                .b_row = parts.out_layout.tile(),
+                                .b_vector = kLanes,
+                                .c_row = p.out.c,
+                                .c_vector = kLanes};
     for (int64_t point = begin; point < end; ++point) {
       const int i = static_cast<int>(point) / n, j = static_cast<int>(point) % n;
-      const float *const x = ins + parts.in_layout.At(0, i, j), *const y = outs + parts.out_layout.At(0, i, j);
-      float* const to = sums + point * parts.point;
-      for (int64_t v = 0; v < p.in.vectors(); ++v) {
-        product.m = std::min<int64_t>(kLanes, p.in.c - v * kLanes);
-        simd::MultiplyAndAdd(product, x + v * parts.in_layout.vector(), y, to + v * kLanes * p.out.c);
-      }
+      simd::MultiplyAndAdd(product, ins + parts.in_layout.At(0, i, j), outs + parts.out_layout.At(0, i, j),
+                           sums + point * parts.point);
     }
   });
 }
@@ -138,13 +132,13 @@ void AddProducts(const Problem& p, int64_t first, int64_t count, const FilterGra
         for (int j = 0; j < n; ++j)
 #pragma GCC unroll 4
           for (int c = 0; c < channels; ++c) sum[j][c] = Load(to + j * parts.point + c * p.out.c);
-        for (int k = 0; k < together; ++k, x += parts.in_layout.tile) {
+        for (int k = 0; k < together; ++k, x += parts.in_layout.tile()) {
           Lanes row[n];
           Transform<matrix, PointAxis::kRows>(half[k][i], row);
 #pragma GCC unroll 16
           for (int j = 0; j < n; ++j)
 #pragma GCC unroll 4
-            for (int c = 0; c < channels; ++c) sum[j][c] += x[j * parts.in_layout.column + c] * row[j];
+            for (int c = 0; c < channels; ++c) sum[j][c] += x[j * kFewChannels + c] * row[j];
         }
 #pragma GCC unroll 16
         for (int j = 0; j < n; ++j)

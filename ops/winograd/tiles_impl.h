@@ -38,18 +38,21 @@ struct TileGrid {
   Square At(int64_t i) const { return {i / (rows * columns), i / columns % rows * side, i % columns * side}; }
 };
 
-// Layout of `block` tiles in the transformed domain, for each vector of channels:
-//   [vector][row of points][tile][column of points][lanes]
-// If `lanes` < kLanes, a store of a whole vector spills into the tile after it, so tiles must be written in order.
-template <int n, int lanes = kLanes>
+// Layout of `block` tiles in the transformed domain:
+//   [row of points][tile][column of points][channels]
+// A product reads the channels of a tile at a point in ascending order, and the points of a tile are close together.
+// With few channels, a store of a whole vector spills into the next point, so tiles must be written in order.
+template <int n>
 struct Layout {
-  int64_t block;
+  int64_t block, column;  // tiles, and floats of a point of a tile, some of them to spare
 
-  static constexpr int64_t column = lanes, tile = n * lanes;  // between columns of points, and between tiles
-  int64_t row() const { return block * tile + kLanes; }       // between rows of points; not a multiple of 4 KiB
-  int64_t vector() const { return n * row(); }
+  // For `channels` in whole vectors. One vector more, since distances of 4 KiB compete for the same sets of a cache.
+  static Layout Of(int64_t block, int64_t channels) { return {block, RoundUp(channels, kLanes) + kLanes}; }
+  int64_t tile() const { return n * column; }              // between tiles
+  int64_t row() const { return block * tile() + kLanes; }  // between rows of points
+  int64_t size() const { return n * row(); }
   int64_t At(int64_t tile_index, int row_index, int column_index) const {
-    return row_index * row() + tile_index * tile + column_index * column;
+    return row_index * row() + tile_index * tile() + column_index * column;
   }
 };
 
@@ -107,28 +110,28 @@ template <int side, bool write, class T>
 
 // Transforms the square of matrix.columns x matrix.columns pixels into tile `index`. Pixels outside the image are zero.
 // `patch` has room for the square.
-template <const auto& matrix, int lanes, class T>
-void TransformSquare(const Images& images, const T* data, const Square& square,
-                     const Layout<matrix.rows, lanes>& layout, int64_t index, float* transformed, float* patch) {
+template <const auto& matrix, class T>
+void TransformSquare(const Images& images, const T* data, const Square& square, const Layout<matrix.rows>& layout,
+                     int64_t index, float* transformed, float* patch) {
   constexpr int side = matrix.columns;
   const Steps to_steps{layout.row(), layout.column};
-  float* to = transformed + index * layout.tile;
-  // With fewer lanes, later tiles overwrite the surplus, so whole vectors may be read as long as they lie within the
+  float* to = transformed + index * layout.tile();
+  // With few channels, later points overwrite the surplus, so whole vectors may be read as long as they lie within the
   // images.
-  const bool whole = lanes < kLanes ? images.pixel(square.image, std::min(square.y + side, images.h) - 1,
-                                                   std::min(square.x + side, images.w) - 1) +
-                                              kLanes <=
-                                          images.pixel(images.n, 0, 0)
-                                    : images.c % kLanes == 0;
+  const bool whole = layout.column < kLanes ? images.pixel(square.image, std::min(square.y + side, images.h) - 1,
+                                                           std::min(square.x + side, images.w) - 1) +
+                                                      kLanes <=
+                                                  images.pixel(images.n, 0, 0)
+                                            : images.c % kLanes == 0;
   if (!whole) {
     CopySquare(images, data, square, side, patch);
     const int64_t pixel = images.vectors() * kLanes;
-    for (int64_t v = 0; v < images.vectors(); ++v, to += layout.vector()) {
+    for (int64_t v = 0; v < images.vectors(); ++v, to += kLanes) {
       Transform2D<matrix, PointAxis::kRows>(patch + v * kLanes, {pixel * side, pixel}, to, to_steps);
     }
     return;
   }
-  for (int64_t v = 0; v < images.vectors(); ++v, to += layout.vector()) {
+  for (int64_t v = 0; v < images.vectors(); ++v, to += kLanes) {
     WithColumns<side>(images, data, square, v, [&](const auto& load) {
       Transform2D<matrix, PointAxis::kRows>(
           load, [=](int i, const Lanes* row) { StoreRow<matrix.rows>(row, to, to_steps, i); });
