@@ -4,8 +4,9 @@ accuracies and seconds of training.
 
     benchmarks/peers/recipes.py --data_dir=DIR --python=build/peers/venv/bin/python --seeds=1,2,3 --out=/tmp/speedrun
 
-writes the metrics of each run to a file in --out, which plot_run draws, and the accuracies over the time as curves.svg.
-Runs that are there are not repeated, so an interrupted comparison goes on."""
+writes the metrics of each run to a file in --out, which plot_run draws, and the accuracies as curves.svg, over seconds
+of training or, for runs on a busy machine, --over=steps. Runs that are there are not repeated, so an interrupted
+comparison goes on."""
 import argparse
 import json
 import os
@@ -31,6 +32,7 @@ def arguments():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--epochs", type=float, default=0, help="0: the recipe's")
     parser.add_argument("--evaluate_every_epochs", type=int, default=1)
+    parser.add_argument("--over", default="seconds", choices=["seconds", "steps"], help="of the picture")
     parser.add_argument("--out", required=True, help="folder for the metrics")
     return parser.parse_args()
 
@@ -47,37 +49,50 @@ def command(options, name, seed, log):
 
 
 def curve(log):
-    """Points (seconds of training, accuracy) of a run, without the time of evaluations."""
+    """Points (seconds of training, steps, accuracy) of a run, without the time of evaluations."""
     seconds, points = 0.0, []
     for line in map(json.loads, log.read_text().splitlines()):
         seconds += sum(line.get(f"seconds_{part}", 0) for part in ("input", "step", "other"))
         if "test_accuracy" in line:
-            points.append((seconds, line["test_accuracy"]))
+            points.append((seconds, line["step"], line["test_accuracy"]))
     return points
 
 
-def draw(curves, path):
-    """The accuracies over the time, in one picture."""
+def draw(runs, over, path):
+    """The accuracies of all runs, by side, over seconds or steps, in one picture."""
+    axis = 1 if over == "steps" else 0
+    curves = [(name, [(point[axis], point[2]) for point in points]) for name in sorted(runs) for points in runs[name]]
     width, height, left, bottom = 640, 360, 50, 40
-    end = max(points[-1][0] for points in curves.values())
-    low = min(accuracy for points in curves.values() for _, accuracy in points) // 0.1 * 0.1
+    end = max(points[-1][0] for _, points in curves)
+    accuracies = [accuracy for _, points in curves for _, accuracy in points]
+    low, high = min(accuracies) // 0.05 * 0.05, -(-max(accuracies) // 0.05) * 0.05
 
-    def place(seconds, accuracy):
-        x = left + seconds / end * (width - left - 20)
-        return f"{x:.1f},{height - bottom - (accuracy - low) / (1 - low) * (height - bottom - 20):.1f}"
+    def place(x, accuracy):
+        return (left + x / end * (width - left - 20),
+                height - bottom - (accuracy - low) / (high - low) * (height - bottom - 20))
 
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">']
-    for percent in range(round(100 * low), 101, 10):
-        y = place(0, percent / 100).split(",")[1]
-        parts.append(f'<line x1="{left}" y1="{y}" x2="{width - 20}" y2="{y}" stroke="#ddd"/>'
-                     f'<text x="{left - 8}" y="{y}" text-anchor="end" dominant-baseline="middle">{percent} %</text>')
-    for index, (name, points) in enumerate(sorted(curves.items())):
+    def label(x, y, text, anchor="middle"):
+        return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" dominant-baseline="middle">{text}</text>'
+
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+             f'font-size="12">', f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
+    for percent in range(round(100 * low), round(100 * high) + 1, 5):
+        y = place(0, percent / 100)[1]
+        parts.append(f'<line x1="{left}" y1="{y:.1f}" x2="{width - 20}" y2="{y:.1f}" stroke="#ddd"/>'
+                     + label(left - 8, y, f"{percent} %", "end"))
+    for name, points in curves:
         dashes = ' stroke-dasharray="5 3"' if "bfloat16" in name else ""
-        style = f'stroke="{COLOURS[name.split()[0]]}"{dashes} fill="none"'
-        parts.append(f'<polyline points="{" ".join(place(*point) for point in points)}" {style}/>')
-        y = height - bottom - 20 * (len(curves) - index)
-        parts.append(f'<path d="M{width - 200} {y}h30" {style}/><text x="{width - 160}" y="{y + 4}">{name}</text>')
-    parts.append(f'<text x="{width / 2}" y="{height - 10}" text-anchor="middle">seconds of training, up to {end:.0f}</text></svg>')
+        places = [place(*point) for point in points]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        parts.append(f'<polyline points="{line}" stroke="{COLOURS[name.split()[0]]}"{dashes} fill="none"/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{COLOURS[name.split()[0]]}"/>' for x, y in places]
+    for index, name in enumerate(sorted(runs)):
+        dashes = ' stroke-dasharray="5 3"' if "bfloat16" in name else ""
+        y = height - bottom - 20 * (len(runs) - index)
+        parts.append(f'<path d="M{width - 200} {y}h30" stroke="{COLOURS[name.split()[0]]}"{dashes}/>'
+                     + label(width - 160, y, name, "start"))
+    parts.append(label(width / 2, height - 12, f"{over} of training, up to {end:.0f}" if axis == 0 else "steps")
+                 + label(left, height - 22, "0") + label(width - 20, height - 22, f"{end:.0f}", "end") + "</svg>")
     path.write_text("\n".join(parts) + "\n")
 
 
@@ -98,10 +113,10 @@ def main():
             runs.setdefault(name, []).append(curve(log))
     print("| Side | Accuracy | Mean | Seconds of training |\n|---|---|---|---|")
     for name, curves in runs.items():
-        reached, seconds = [100 * points[-1][1] for points in curves], [points[-1][0] for points in curves]
+        reached, seconds = [100 * points[-1][2] for points in curves], [points[-1][0] for points in curves]
         print(f"| {name} | {', '.join(f'{value:.2f}' for value in reached)} % | {statistics.mean(reached):.2f} % | "
               f"{statistics.median(seconds):.1f} [{min(seconds):.1f} .. {max(seconds):.1f}] |")
-    draw({name: curves[0] for name, curves in runs.items()}, out / "curves.svg")
+    draw(runs, options.over, out / "curves.svg")
 
 
 if __name__ == "__main__":
