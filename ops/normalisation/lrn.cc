@@ -122,6 +122,8 @@ absl::StatusOr<Kernel> MakeLrn(const KernelSpec& spec) {
       const C* const x = Widened(context.input<T>(0) + at, wide, n);
       C* const y = Wide(context.output<T>(0) + at, wide);
       PowersOf(g, x, rows, buffers, power, inverse);
+      // y may be x, of which an element is read before it is written.
+#pragma omp simd
       for (int64_t i = 0; i < n; ++i) y[i] = x[i] * power[i];
       Narrowed(y, context.output<T>(0) + at, n);
     });
@@ -153,10 +155,11 @@ absl::StatusOr<Kernel> MakeLrnGrad(const KernelSpec& spec) {
         }
       }
       WindowSums(g, rows, buffers, sums);
-      if (masked) {
-        for (int64_t i = 0; i < n; ++i) dx[i] = x[i] > 0 ? dy[i] * power[i] + factor * x[i] * sums[i] : C(0);
-      } else {
-        for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * power[i] + factor * x[i] * sums[i];
+      // dx may be dy or x, of which an element is read before it is written.
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) {
+        const C gradient = dy[i] * power[i] + factor * x[i] * sums[i];
+        dx[i] = (!masked | (x[i] > 0)) ? gradient : C(0);
       }
       Narrowed(dx, context.output<T>(0) + at, n);
     });
