@@ -27,7 +27,7 @@ struct CorrelationParts {
   static constexpr int n = m + r - 1, points = n * n;
   Layout<n> in_layout, out_layout;
   // The transformed filter is [n, n, out.c / kLanes, in.c, kLanes], so that products read it in ascending order: floats
-  // from one point to the next, and of all. One vector more after each point, as in Layout.
+  // from one point to the next, and of all. There is a vector to spare after each point, as in Layout.
   int64_t point, filter;
   int64_t in, out, thread;
 

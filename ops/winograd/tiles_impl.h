@@ -46,7 +46,8 @@ template <int n>
 struct Layout {
   int64_t block, column;  // tiles, and floats of a point of a tile, some of them to spare
 
-  // For `channels` in whole vectors. One vector more, since distances of 4 KiB compete for the same sets of a cache.
+  // The layout for so many channels, in whole vectors. It has a vector to spare, since distances of 4 KiB compete for
+  // the same sets of a cache.
   static Layout Of(int64_t block, int64_t channels) { return {block, RoundUp(channels, kLanes) + kLanes}; }
   int64_t tile() const { return n * column; }              // between tiles
   int64_t row() const { return block * tile() + kLanes; }  // between rows of points

@@ -149,7 +149,7 @@ struct Problem {
 
   explicit Problem(Conv2DShape of) : shape(of) { shape.dtype = kDTypeOf<T>; }
 
-  // In tiles of each size.
+  // Tests a pass in tiles of each size.
   void Test(Pass pass) const {
     if (!Computes(shape, pass)) GTEST_SKIP() << "not for these channels, or this processor";
     for (const int tile : TilesOf(shape, pass)) {
