@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Trains a recipe of cifar10 in Belfry and in PyTorch (speedrun.py), one run after the other for each seed, and prints
-accuracies and seconds of training.
+accuracies, seconds of training and of a step, and their ratios.
 
     benchmarks/peers/recipes.py --data_dir=DIR --python=build/peers/venv/bin/python --seeds=1,2,3 --out=/tmp/speedrun
 
@@ -58,6 +58,13 @@ def curve(log):
     return points
 
 
+def step_seconds(log):
+    """Seconds of training a step, by the lines after the first, whose steps are slower."""
+    lines = [line for line in map(json.loads, log.read_text().splitlines()) if "seconds_step" in line]
+    seconds = sum(line.get(f"seconds_{part}", 0) for line in lines[1:] for part in ("input", "step", "other"))
+    return seconds / (lines[-1]["step"] - lines[0]["step"])
+
+
 def draw(runs, over, path):
     """The accuracies of all runs, by side, over seconds or steps, in one picture."""
     axis = 1 if over == "steps" else 0
@@ -101,7 +108,7 @@ def main():
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **side.ENVIRONMENT, "OMP_NUM_THREADS": str(options.threads)}
-    names, runs = options.sides.split(","), {}
+    names, runs, steps = options.sides.split(","), {}, {}
     for seed in options.seeds.split(","):
         for name in names:
             log = out / f"{name.replace(' ', '_')}_{seed}.jsonl"
@@ -111,11 +118,18 @@ def main():
                 subprocess.run(command(options, name, seed, part), check=True, env=environment)
                 part.rename(log)
             runs.setdefault(name, []).append(curve(log))
-    print("| Side | Accuracy | Mean | Seconds of training |\n|---|---|---|---|")
+            steps.setdefault(name, []).append(step_seconds(log))
+    print("| Side | Accuracy | Mean | Seconds of training | Seconds of each step |\n|---|---|---|---|---|")
     for name, curves in runs.items():
         reached, seconds = [100 * points[-1][2] for points in curves], [points[-1][0] for points in curves]
         print(f"| {name} | {', '.join(f'{value:.2f}' for value in reached)} % | {statistics.mean(reached):.2f} % | "
-              f"{statistics.median(seconds):.1f} [{min(seconds):.1f} .. {max(seconds):.1f}] |")
+              f"{statistics.median(seconds):.1f} [{min(seconds):.1f} .. {max(seconds):.1f}] | "
+              f"{', '.join(f'{value:.2f}' for value in steps[name])} |")
+    for ours in (name for name in names if name.startswith("Belfry")):
+        for theirs in (name for name in names if not name.startswith("Belfry")):
+            ratios = [a / b for a, b in zip(steps[ours], steps[theirs])]
+            print(f"{ours} takes {statistics.median(ratios):.2f} [{min(ratios):.2f} .. {max(ratios):.2f}] of the time of "
+                  f"{theirs}, medians over the seeds")
     draw(runs, options.over, out / "curves.svg")
 
 

@@ -79,7 +79,8 @@ void Run(const Product& p, const C* a, const C* b, C* c) {
     const int64_t blocks = (p.m + MaxRows(width) - 1) / MaxRows(width);
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t begin = p.m * block / blocks, end = p.m * (block + 1) / blocks;
-      // The first blocks of a panel prefetch a vector each of the next one.
+      // The first blocks of a panel prefetch a vector each of the next one, or of what follows b, which callers of many
+      // products read next. A prefetch may name any address.
       const C* const panel = b + j * p.b_vector;
       const C* const ahead = block < widest ? panel + (widest + block) * p.b_vector : panel;
       kBlocks<C, add>[width][end - begin](p, a + begin * p.a_row, panel, c + begin * p.c_row + j * p.c_vector, ahead);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "framework/base/half.h"
 #include "ops/winograd/tiles_impl.h"
 
 namespace belfry::ops::winograd {
@@ -13,6 +15,7 @@ struct Problem {
   Images in, out;
   int64_t pad_top, pad_left;
   int tile;       // outputs of a tile along each axis, m
+  int taps;       // r
   int threads;    // threads that divide the blocks; with 1, all threads share each block of a filter's gradient
   int64_t block;  // tiles that one thread holds in the transformed domain at a time
 
@@ -41,6 +44,18 @@ auto ForChannels(int64_t channels, const F& f) {
   }
 }
 
+// Calls f.operator()<m, r>() with the tile and the taps of a problem whose images are T.
+template <class T, class F>
+auto ForSizes(const Problem& p, const F& f) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (p.tile == 5) return f.template operator()<5, 3>();
+    if (p.tile == 6) return f.template operator()<6, 5>();
+    if (p.tile == 7) return f.template operator()<7, 3>();
+    if (p.tile == 8) return f.template operator()<8, 3>();
+  }
+  return p.taps == 3 ? f.template operator()<kLeastTile, 3>() : f.template operator()<kLeastTile, 5>();
+}
+
 // Operations on results before they are stored: first the sums, then the ones that set elements to 0. Pointers may be
 // null.
 template <class T>
@@ -53,8 +68,8 @@ struct Epilogue {
 
 // out = in * filter, followed by the epilogue, whose addend and mask may alias `out`. Images and the epilogue have type
 // T, float or BFloat16; the filter and all arithmetic are float. TransformFilter takes a filter whose rows are filled
-// up with zeros to whole vectors, and Run what it writes. REQUIRES: problem.tile == m.
-template <int m, int r, class T>
+// up with zeros to whole vectors, and Run what it writes.
+template <class T>
 struct Correlation {
   static int64_t FilterFloats(const Problem& problem);
   static int64_t WorkspaceFloats(const Problem& problem);
@@ -64,8 +79,8 @@ struct Correlation {
 };
 
 // Gradient of the filter, given `dout`, the gradient of `out`. If dbias is not null, also the sum of dout over all
-// pixels. Channels are taken in parts of in.c and out.c. REQUIRES: problem.tile == m.
-template <int m, int r, class T>
+// pixels. Channels are taken in parts of in.c and out.c.
+template <class T>
 struct FilterGradient {
   static int64_t WorkspaceFloats(const Problem& problem);
   static void Run(const Problem& problem, const T* in, const T* dout, float* dfilter, T* dbias, float* workspace);

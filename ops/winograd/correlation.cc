@@ -178,22 +178,9 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
   }
 }
 
-}  // namespace
-
-template <int m, int r, class T>
-int64_t Correlation<m, r, T>::FilterFloats(const Problem& problem) {
-  return CorrelationParts<m, r, 0>(problem).filter;
-}
-
-template <int m, int r, class T>
-int64_t Correlation<m, r, T>::WorkspaceFloats(const Problem& problem) {
-  return ForChannels<m>(
-      problem.in.c, [&]<int channels>() { return problem.threads * CorrelationParts<m, r, channels>(problem).thread; });
-}
-
 // The filter's rows are whole vectors.
-template <int m, int r, class T>
-void Correlation<m, r, T>::TransformFilter(const Problem& p, const float* filter, float* transformed) {
+template <int m, int r>
+void TransformFilterOf(const Problem& p, const float* filter, float* transformed) {
   constexpr int n = m + r - 1;
   const int64_t in = p.in.c, out = p.out.vectors() * kLanes, point = CorrelationParts<m, r, 0>(p).point;
   ParallelFor(in * out / kLanes, kLanes * n * n, [&](int64_t begin, int64_t end) {
@@ -206,9 +193,8 @@ void Correlation<m, r, T>::TransformFilter(const Problem& p, const float* filter
 }
 
 template <int m, int r, class T>
-void Correlation<m, r, T>::Run(const Problem& p, const T* in, const float* transformed, const Epilogue<T>& epilogue,
-                               T* out, float* workspace) {
-  BELFRY_CHECK(!epilogue.relu || (epilogue.addend == nullptr && epilogue.mask == nullptr));
+void RunOf(const Problem& p, const T* in, const float* transformed, const Epilogue<T>& epilogue, T* out,
+           float* workspace) {
   ForChannels<m>(p.in.c, [&]<int channels>() {
     const CorrelationParts<m, r, channels> parts(p);
     const double multiplications =
@@ -226,13 +212,34 @@ void Correlation<m, r, T>::Run(const Problem& p, const T* in, const float* trans
   });
 }
 
-template struct Correlation<4, 3, float>;
-template struct Correlation<4, 5, float>;
-template struct Correlation<4, 3, BFloat16>;
-template struct Correlation<5, 3, BFloat16>;
-template struct Correlation<7, 3, BFloat16>;
-template struct Correlation<8, 3, BFloat16>;
-template struct Correlation<4, 5, BFloat16>;
-template struct Correlation<6, 5, BFloat16>;
+}  // namespace
+
+template <class T>
+int64_t Correlation<T>::FilterFloats(const Problem& p) {
+  return ForSizes<T>(p, [&]<int m, int r>() { return CorrelationParts<m, r, 0>(p).filter; });
+}
+
+template <class T>
+int64_t Correlation<T>::WorkspaceFloats(const Problem& p) {
+  return ForSizes<T>(p, [&]<int m, int r>() {
+    return ForChannels<m>(p.in.c,
+                          [&]<int channels>() { return p.threads * CorrelationParts<m, r, channels>(p).thread; });
+  });
+}
+
+template <class T>
+void Correlation<T>::TransformFilter(const Problem& p, const float* filter, float* transformed) {
+  ForSizes<T>(p, [&]<int m, int r>() { TransformFilterOf<m, r>(p, filter, transformed); });
+}
+
+template <class T>
+void Correlation<T>::Run(const Problem& p, const T* in, const float* transformed, const Epilogue<T>& epilogue, T* out,
+                         float* workspace) {
+  BELFRY_CHECK(!epilogue.relu || (epilogue.addend == nullptr && epilogue.mask == nullptr));
+  ForSizes<T>(p, [&]<int m, int r>() { RunOf<m, r>(p, in, transformed, epilogue, out, workspace); });
+}
+
+template struct Correlation<float>;
+template struct Correlation<BFloat16>;
 
 }  // namespace belfry::ops::winograd

@@ -220,34 +220,30 @@ void RunChannels(const Problem& p, const T* in, const T* dout, float* dfilter, T
 
 }  // namespace
 
-template <int m, int r, class T>
-int64_t FilterGradient<m, r, T>::WorkspaceFloats(const Problem& problem) {
-  return ForChannels<m>(problem.in.c, [&]<int channels>() {
-    return problem.threads * FilterGradientParts<m, r, channels>(problem).thread;
+template <class T>
+int64_t FilterGradient<T>::WorkspaceFloats(const Problem& p) {
+  return ForSizes<T>(p, [&]<int m, int r>() {
+    return ForChannels<m>(p.in.c,
+                          [&]<int channels>() { return p.threads * FilterGradientParts<m, r, channels>(p).thread; });
   });
 }
 
-template <int m, int r, class T>
-void FilterGradient<m, r, T>::Run(const Problem& p, const T* in, const T* dout, float* dfilter, T* dbias,
-                                  float* workspace) {
+template <class T>
+void FilterGradient<T>::Run(const Problem& p, const T* in, const T* dout, float* dfilter, T* dbias, float* workspace) {
   for (int64_t c = 0; c < p.in.channels; c += p.in.c) {
     for (int64_t k = 0; k < p.out.channels; k += p.out.c) {
       Problem part = p;
       part.in.c = std::min(p.in.c, p.in.channels - c);
       part.out.c = std::min(p.out.c, p.out.channels - k);
       T* const pixel_sums = dbias == nullptr || c > 0 ? nullptr : dbias + k;
-      RunChannels<m, r>(part, in + c, dout + k, dfilter + c * p.out.channels + k, pixel_sums, workspace);
+      ForSizes<T>(p, [&]<int m, int r>() {
+        RunChannels<m, r>(part, in + c, dout + k, dfilter + c * p.out.channels + k, pixel_sums, workspace);
+      });
     }
   }
 }
 
-template struct FilterGradient<4, 3, float>;
-template struct FilterGradient<4, 5, float>;
-template struct FilterGradient<4, 3, BFloat16>;
-template struct FilterGradient<5, 3, BFloat16>;
-template struct FilterGradient<7, 3, BFloat16>;
-template struct FilterGradient<8, 3, BFloat16>;
-template struct FilterGradient<4, 5, BFloat16>;
-template struct FilterGradient<6, 5, BFloat16>;
+template struct FilterGradient<float>;
+template struct FilterGradient<BFloat16>;
 
 }  // namespace belfry::ops::winograd

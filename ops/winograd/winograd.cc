@@ -38,8 +38,10 @@ int64_t FilterBytes(const onednn::Conv2DShape& s, int tile, int64_t in, int64_t 
 // filter, whose padding is the complement r - 1 - pad.
 Problem MakeProblem(const onednn::Conv2DShape& s, Pass pass, int tile, int threads, int64_t block) {
   const Images x{s.n, s.h, s.w, s.c}, y{s.n, s.out_h(), s.out_w(), s.k};
-  if (pass == Pass::kBackwardData) return {y, x, s.r - 1 - s.pad_top, s.s - 1 - s.pad_left, tile, threads, block};
-  Problem p = {x, y, s.pad_top, s.pad_left, tile, threads, block};
+  const int taps = static_cast<int>(s.r);
+  if (pass == Pass::kBackwardData)
+    return {y, x, taps - 1 - s.pad_top, taps - 1 - s.pad_left, tile, taps, threads, block};
+  Problem p = {x, y, s.pad_top, s.pad_left, tile, taps, threads, block};
   if (pass == Pass::kBackwardWeights && FilterBytes(s, tile, s.c, s.k) > kMaxSumsBytes) {
     p.in.c = std::min(s.c, kPartOfIn);
     p.out.c = std::min(s.k, kPartOfOut);
@@ -119,30 +121,6 @@ double DirectCost(const Problem& p, const onednn::Conv2DShape& s, Pass pass) {
   return slow * static_cast<double>(p.out.n * pairs * p.in.channels) * vectors;
 }
 
-// Calls f.operator()<tile, r>().
-template <class T, class F>
-auto ForSizes(int tile, int64_t r, const F& f) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    if (tile == 5) return f.template operator()<5, 3>();
-    if (tile == 6) return f.template operator()<6, 5>();
-    if (tile == 7) return f.template operator()<7, 3>();
-    if (tile == 8) return f.template operator()<8, 3>();
-  }
-  return r == 3 ? f.template operator()<4, 3>() : f.template operator()<4, 5>();
-}
-
-// The tile with the lowest cost.
-int BestTile(const onednn::Conv2DShape& s, Pass pass) {
-  int best = kLeastTile;
-  double least = std::numeric_limits<double>::infinity();
-  for (const int tile : TilesOf(s, pass)) {
-    const double cost = Cost(MakeProblem(s, pass, tile, 1, 1), s);
-    if (cost < least) best = tile;
-    least = std::min(least, cost);
-  }
-  return best;
-}
-
 }  // namespace
 
 bool Computes(const onednn::Conv2DShape& s, Pass pass) {
@@ -161,6 +139,17 @@ std::vector<int> TilesOf(const onednn::Conv2DShape& s, Pass pass) {
   return {kLeastTile, 5, 7, 8};
 }
 
+int BestTile(const onednn::Conv2DShape& s, Pass pass) {
+  int best = kLeastTile;
+  double least = std::numeric_limits<double>::infinity();
+  for (const int tile : TilesOf(s, pass)) {
+    const double cost = Cost(MakeProblem(s, pass, tile, 1, 1), s);
+    if (cost < least) best = tile;
+    least = std::min(least, cost);
+  }
+  return best;
+}
+
 bool IsBest(const onednn::Conv2DShape& s, Pass pass) {
   if (!Computes(s, pass)) return false;
   const Problem p = MakeProblem(s, pass, BestTile(s, pass), 1, 1);
@@ -169,7 +158,7 @@ bool IsBest(const onednn::Conv2DShape& s, Pass pass) {
 
 template <class T>
 Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass, int tile)
-    : shape_(shape), tile_(tile == 0 ? BestTile(shape, pass) : tile), threads_(ParallelThreads()) {
+    : shape_(shape), tile_(tile), threads_(ParallelThreads()) {
   BELFRY_CHECK(Computes(shape, pass) && shape.dtype == kDTypeOf<T>);
   const int64_t n = tile_ + shape.r - 1;
   const Problem whole = MakeProblem(shape, pass, tile_, 1, 1);
@@ -186,11 +175,9 @@ Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass, int til
   block_ = std::clamp(kBlockBytes / tile_bytes / kMinBlock * kMinBlock, floor, kMaxBlock);
   block_ = std::min(block_, (tiles + threads_ - 1) / threads_);
   const Problem p = MakeProblem(shape, pass, tile_, threads_, block_);
-  weights_at_ = ForSizes<T>(tile_, shape.r, [&]<int m, int r>() {
-    if (pass == Pass::kBackwardWeights) return RoundUp(FilterGradient<m, r, T>::WorkspaceFloats(p), kLanes);
-    filter_floats_ = RoundUp(Correlation<m, r, T>::FilterFloats(p), kLanes);
-    return RoundUp(filter_floats_ + Correlation<m, r, T>::WorkspaceFloats(p), kLanes);
-  });
+  if (!gradient) filter_floats_ = RoundUp(Correlation<T>::FilterFloats(p), kLanes);
+  const int64_t rest = gradient ? FilterGradient<T>::WorkspaceFloats(p) : Correlation<T>::WorkspaceFloats(p);
+  weights_at_ = RoundUp(filter_floats_ + rest, kLanes);
   const bool reversed = pass == Pass::kBackwardData, copied = reversed || !std::is_same_v<T, float>;
   weight_floats_ = copied ? shape.r * shape.s * (reversed ? RoundUp(shape.c, kLanes) : shape.c) * shape.k : 0;
 }
@@ -205,14 +192,12 @@ void Convolution<T>::Forward(const T* x, const T* weights, const T* bias, bool r
 template <class T>
 void Convolution<T>::TransformWeights(const T* weights, float* transformed, float* floats) const {
   const Problem p = MakeProblem(shape_, Pass::kForward, tile_, threads_, block_);
-  ForSizes<T>(tile_, shape_.r, [&]<int m, int r>() {
-    if constexpr (std::is_same_v<T, float>) {
-      Correlation<m, r, T>::TransformFilter(p, weights, transformed);
-    } else {
-      ToFloats(weights, shape_.r * shape_.s * shape_.c * shape_.k, floats);
-      Correlation<m, r, T>::TransformFilter(p, floats, transformed);
-    }
-  });
+  if constexpr (std::is_same_v<T, float>) {
+    Correlation<T>::TransformFilter(p, weights, transformed);
+  } else {
+    ToFloats(weights, shape_.r * shape_.s * shape_.c * shape_.k, floats);
+    Correlation<T>::TransformFilter(p, floats, transformed);
+  }
 }
 
 template <class T>
@@ -220,9 +205,7 @@ void Convolution<T>::ForwardTransformed(const T* x, const float* transformed, co
                                         void* workspace) const {
   const Problem p = MakeProblem(shape_, Pass::kForward, tile_, threads_, block_);
   const Epilogue<T> epilogue{.bias = bias, .relu = relu};
-  ForSizes<T>(tile_, shape_.r, [&]<int m, int r>() {
-    Correlation<m, r, T>::Run(p, x, transformed, epilogue, y, static_cast<float*>(workspace));
-  });
+  Correlation<T>::Run(p, x, transformed, epilogue, y, static_cast<float*>(workspace));
 }
 
 // The reversed filter in the workspace is float for both dtypes, so the conversion of bfloat16 costs no extra pass.
@@ -233,24 +216,20 @@ void Convolution<T>::BackwardData(const T* dy, const T* weights, const T* addend
   float* const floats = static_cast<float*>(workspace);
   ReverseFilter(shape_, weights, floats + weights_at_);
   const Epilogue<T> epilogue{.addend = addend, .mask = mask};
-  ForSizes<T>(tile_, shape_.r, [&]<int m, int r>() {
-    Correlation<m, r, T>::TransformFilter(p, floats + weights_at_, floats);
-    Correlation<m, r, T>::Run(p, dy, floats, epilogue, dx, floats + filter_floats_);
-  });
+  Correlation<T>::TransformFilter(p, floats + weights_at_, floats);
+  Correlation<T>::Run(p, dy, floats, epilogue, dx, floats + filter_floats_);
 }
 
 template <class T>
 void Convolution<T>::BackwardWeights(const T* x, const T* dy, T* dweights, T* dbias, void* workspace) const {
   const Problem p = MakeProblem(shape_, Pass::kBackwardWeights, tile_, threads_, block_);
   float* const floats = static_cast<float*>(workspace);
-  ForSizes<T>(tile_, shape_.r, [&]<int m, int r>() {
-    if constexpr (std::is_same_v<T, float>) {
-      FilterGradient<m, r, T>::Run(p, x, dy, dweights, dbias, floats);
-    } else {
-      FilterGradient<m, r, T>::Run(p, x, dy, floats + weights_at_, dbias, floats);
-      FromFloats(floats + weights_at_, shape_.r * shape_.s * shape_.c * shape_.k, dweights);
-    }
-  });
+  if constexpr (std::is_same_v<T, float>) {
+    FilterGradient<T>::Run(p, x, dy, dweights, dbias, floats);
+  } else {
+    FilterGradient<T>::Run(p, x, dy, floats + weights_at_, dbias, floats);
+    FromFloats(floats + weights_at_, shape_.r * shape_.s * shape_.c * shape_.k, dweights);
+  }
 }
 
 template class Convolution<float>;

@@ -24,6 +24,8 @@ enum class Pass { kForward, kBackwardData, kBackwardWeights };
 bool Computes(const onednn::Conv2DShape& shape, Pass pass);
 // The sizes of tiles that compute it, in outputs along each axis. REQUIRES: Computes(shape, pass).
 std::vector<int> TilesOf(const onednn::Conv2DShape& shape, Pass pass);
+// The one of them that is expected to be the fastest.
+int BestTile(const onednn::Conv2DShape& shape, Pass pass);
 // True if the pass is supported and expected to be faster than oneDNN. The estimate counts operations, so it is
 // reproducible.
 bool IsBest(const onednn::Conv2DShape& shape, Pass pass);
@@ -36,8 +38,9 @@ bool IsBest(const onednn::Conv2DShape& shape, Pass pass);
 template <class T>
 class Convolution {
  public:
-  // `tile`: one of TilesOf(shape, pass); 0: the one that is expected to be the fastest.
-  Convolution(const onednn::Conv2DShape& shape, Pass pass, int tile = 0);
+  Convolution(const onednn::Conv2DShape& shape, Pass pass) : Convolution(shape, pass, BestTile(shape, pass)) {}
+  // `tile`: one of TilesOf(shape, pass).
+  Convolution(const onednn::Conv2DShape& shape, Pass pass, int tile);
 
   size_t workspace_bytes() const { return static_cast<size_t>(weights_at_ + weight_floats_) * sizeof(float); }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <set>
@@ -42,6 +44,26 @@ class FakeGpuCapture : public testing::Test {
   const std::unique_ptr<Event> forked_ = gpu_.NewEvent(), joined_ = gpu_.NewEvent();
   std::string text_;
 };
+
+// Threads of the host are woken; work on streams goes on waiting for what was enqueued.
+TEST_F(FakeGpuCapture, CancelledEventsHoldStreams) {
+  std::atomic<bool> open{false};
+  EnqueueOnFakeGpu(*first_, [&] {
+    while (!open) std::this_thread::yield();
+    text_ += 'a';
+    return absl::OkStatus();
+  });
+  first_->Record(*forked_, 1);
+  ASSERT_TRUE(second_->Wait(*forked_, 1, absl::InfiniteFuture()).ok());
+  Write(*second_, 'b');
+  forked_->Cancel();
+  EXPECT_EQ(forked_->Wait(1, absl::InfiniteFuture()).code(), absl::StatusCode::kCancelled);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  open = true;
+  EXPECT_TRUE(first_->Synchronize().ok());
+  EXPECT_TRUE(second_->Synchronize().ok());
+  EXPECT_EQ(text_, "ab");
+}
 
 TEST_F(FakeGpuCapture, IsReplayedInEveryOrderThatItAllows) {
   Write(*first_, 'x');

@@ -91,14 +91,18 @@ TEST(WinogradRounding, ComparedWithPlainSums) {
 // In bfloat16, tiles of any size add a small part of what the rounding of stored elements takes. 7 x 7 has one tile of
 // 7, 15 x 15 three of 5, 16 x 16 two of 8, and 12 x 12 two of 6 for the larger filter.
 TEST(WinogradRounding, IsASmallPartOfBFloat16s) {
-  for (const auto& [size, filter, channels] :
-       {std::tuple(7, 3, 256), std::tuple(15, 3, 64), std::tuple(16, 3, 64), std::tuple(12, 5, 64)}) {
-    onednn::Conv2DShape shape{.n = 8, .h = size, .w = size, .c = channels, .k = channels, .r = filter, .s = filter};
+  for (const auto& [size, filter, channels, tile] :
+       {std::tuple(7, 3, 64, 7), std::tuple(15, 3, 64, 5), std::tuple(16, 3, 64, 8), std::tuple(12, 5, 64, 6)}) {
+    onednn::Conv2DShape shape{.n = 16, .h = size, .w = size, .c = channels, .k = channels, .r = filter, .s = filter};
     shape.dtype = DType::kBFloat16;
+    shape.pad_top = shape.pad_bottom = shape.pad_left = shape.pad_right = filter / 2;
     if (!Computes(shape, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";
-    const std::vector<Tensor> values = {Random<BFloat16>({8, size, size, channels}),
+    for (const Pass pass : {Pass::kForward, Pass::kBackwardData, Pass::kBackwardWeights}) {
+      EXPECT_EQ(BestTile(shape, pass), tile) << size;
+    }
+    const std::vector<Tensor> values = {Random<BFloat16>({16, size, size, channels}),
                                         Random<BFloat16>({filter, filter, channels, channels}),
-                                        Random<BFloat16>({8, size, size, channels})};
+                                        Random<BFloat16>({16, size, size, channels})};
     const std::vector<Tensor> exact = Convolve(values, DType::kFloat64, false);
     const std::vector<Tensor> plain = Convolve(values, DType::kBFloat16, false);
     const std::vector<Tensor> ours = Convolve(values, DType::kBFloat16, true);
