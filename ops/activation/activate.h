@@ -1,4 +1,4 @@
-// The functor of an activation that is an attribute, and the rounding to 0 that activations see.
+// The functor of an activation that is an attribute, and the rounding to its limits that activations see.
 #pragma once
 
 #include "framework/base/dtype.h"
@@ -10,6 +10,11 @@ namespace belfry::ops::functor {
 // Values of magnitude up to this one round to 0 in the dtype.
 constexpr float RoundsToZero(DType dtype) {
   return dtype == DType::kFloat16 ? 0x1p-25f : dtype == DType::kBFloat16 ? 0x1p-134f : 0;
+}
+
+// The least values that round to 6 or more in the dtype, ties to even.
+constexpr float RoundsToSix(DType dtype) {
+  return dtype == DType::kFloat16 ? 6 - 0x1p-9f : dtype == DType::kBFloat16 ? 6 - 0x1p-6f : 6;
 }
 
 // Calls use(f) with the activation's functor.

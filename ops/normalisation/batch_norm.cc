@@ -1,11 +1,9 @@
 #include <cmath>
 #include <cstddef>
-#include <type_traits>
 #include <utility>
 
 #include "framework/base/status.h"
 #include "ops/activation/activate.h"
-#include "ops/activation/add_and_mask_impl.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
@@ -19,37 +17,68 @@ namespace {
 // Operations fused after the normalisation, in the same pass over memory.
 enum class Then { kNothing, kRelu, kAddRelu, kRelu6 };
 
+template <Then then, class C, class Lanes = typename simd::Vector<C>::Lanes>
+Lanes Activated(Lanes y) {
+  using V = simd::Vector<C>;
+  if constexpr (then == Then::kNothing) return y;
+  const Lanes low = V::Choose(y < 0, Lanes{}, y);
+  if constexpr (then == Then::kRelu6) return V::Choose(low > 6, V::Fill(6), low);
+  return low;
+}
+
+// dy, or 0 where the activation is off. It is off where y was stored as 0, which includes positive values too small for
+// the dtype T, and a ReLU6 where y was stored as 6, too.
+template <Then then, class T, class C = Compute<T>, class Lanes = typename simd::Vector<C>::Lanes>
+Lanes Masked(Lanes dy, Lanes y) {
+  using V = simd::Vector<C>;
+  if constexpr (then == Then::kNothing) return dy;
+  const typename V::Mask positive = y > C(functor::RoundsToZero(kDTypeOf<T>));
+  if constexpr (then == Then::kRelu6) {
+    return V::Choose(positive & (y < C(functor::RoundsToSix(kDTypeOf<T>))), dy, Lanes{});
+  }
+  return V::Choose(positive, dy, Lanes{});
+}
+
 // y = scale (x - mean) / sqrt(variance + epsilon) + offset, with the constants of each channel computed once and laid
 // out by lanes. The gradient evaluates the same expression, so both passes get the same bits.
 template <class C>
 struct Normalization {
+  using V = simd::Vector<C>;
+  using Lanes = typename V::Lanes;
   const C *mean, *factor, *offset;
 
   using Numbers = LaneNumbers<C, 3>;
-  Normalization(const ChannelTiles& tiles, const Numbers& numbers, C epsilon, const C* scale, const C* shift,
+  Normalization(const ChannelRows& rows, const Numbers& numbers, C epsilon, const C* scale, const C* shift,
                 const C* center, const C* variance)
       : mean(numbers.of[0]), factor(numbers.of[1]), offset(numbers.of[2]) {
-    for (int64_t c = 0; c < tiles.channels(); ++c) {
+    for (int64_t c = 0; c < rows.channels(); ++c) {
       numbers.of[0][c] = center[c];
       numbers.of[1][c] = scale[c] / std::sqrt(variance[c] + epsilon);
       numbers.of[2][c] = shift[c];
     }
-    for (C* lanes : numbers.of) tiles.Repeat(lanes);
+    for (C* lanes : numbers.of) rows.Repeat(lanes);
   }
-  C operator()(int64_t c, C x) const { return (x - mean[c]) * factor[c] + offset[c]; }
+
+  struct OfLanes {
+    Lanes mean, factor, offset;
+    Lanes operator()(Lanes x) const { return (x - mean) * factor + offset; }
+  };
+  OfLanes At(int64_t lane) const { return {V::Load(mean + lane), V::Load(factor + lane), V::Load(offset + lane)}; }
 };
 
 template <Then then, class T, class C>
-void Normalize(const ChannelTiles& tiles, const Normalization<C>& normal, const T* x, const T* addend, T* y) {
-  constexpr std::conditional_t<then == Then::kRelu6, functor::Relu6<C>, functor::Relu<C>> relu;
+void Normalize(const ChannelRows& rows, const Normalization<C>& normal, const T* x, const T* addend, T* y) {
   if constexpr (then == Then::kAddRelu) {
-    ForEachElementByChannel(
-        tiles, 6, y, [=](int64_t c, C in, C more) { return relu(normal(c, in) + more); }, x, addend);
-  } else if constexpr (then != Then::kNothing) {
-    ForEachElementByChannel(
-        tiles, 5, y, [=](int64_t c, C in) { return relu(normal(c, in)); }, x);
+    MapByChannel(
+        rows, 6, y,
+        [=](int64_t lane) {
+          return [of = normal.At(lane)](auto in, auto more) { return Activated<then, C>(of(in) + more); };
+        },
+        x, addend);
   } else {
-    ForEachElementByChannel(tiles, 4, y, normal, x);
+    MapByChannel(
+        rows, then == Then::kNothing ? 4 : 5, y,
+        [=](int64_t lane) { return [of = normal.At(lane)](auto in) { return Activated<then, C>(of(in)); }; }, x);
   }
 }
 
@@ -61,37 +90,44 @@ void Normalize(const ChannelTiles& tiles, const Normalization<C>& normal, const 
 template <Then then, class T>
 absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
   using C = Compute<T>;
-  const ChannelTiles tiles(spec.inputs[0].shape);
-  const ChannelMomentsKernel<C> moments(tiles);
-  return Kernel{[tiles, moments, epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& context) {
+  const ChannelRows rows(spec.inputs[0].shape);
+  const ChannelMomentsKernel<C> moments(rows);
+  return Kernel{[rows, moments, epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& context) {
                   const T* x = context.input<T>(0);
                   C *mean = context.output<C>(1), *variance = context.output<C>(2);
                   moments.Run(context.workspace, x, mean, variance);
-                  const Normalization<C> normal(tiles, {tiles, context.workspace}, epsilon, context.input<C>(1),
+                  const Normalization<C> normal(rows, {rows, context.workspace}, epsilon, context.input<C>(1),
                                                 context.input<C>(2), mean, variance);
-                  Normalize<then>(tiles, normal, x, then == Then::kAddRelu ? context.input<T>(3) : nullptr,
+                  Normalize<then>(rows, normal, x, then == Then::kAddRelu ? context.input<T>(3) : nullptr,
                                   context.output<T>(0));
                   return absl::OkStatus();
                 },
-                std::max(moments.workspace_bytes(), Normalization<C>::Numbers::Bytes(tiles))};
+                std::max(moments.workspace_bytes(), Normalization<C>::Numbers::Bytes(rows))};
 }
 
 // Inputs x, scale, offset, mean, variance; output y.
 template <class T>
 absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
   using C = Compute<T>;
-  const ChannelTiles tiles(spec.inputs[0].shape);
-  return Kernel{[tiles, epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& context) {
-                  const Normalization<C> normal(tiles, {tiles, context.workspace}, epsilon, context.input<C>(1),
+  const ChannelRows rows(spec.inputs[0].shape);
+  return Kernel{[rows, epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& context) {
+                  const Normalization<C> normal(rows, {rows, context.workspace}, epsilon, context.input<C>(1),
                                                 context.input<C>(2), context.input<C>(3), context.input<C>(4));
-                  Normalize<Then::kNothing, T>(tiles, normal, context.input<T>(0), nullptr, context.output<T>(0));
+                  Normalize<Then::kNothing, T>(rows, normal, context.input<T>(0), nullptr, context.output<T>(0));
                   return absl::OkStatus();
                 },
-                Normalization<C>::Numbers::Bytes(tiles)};
+                Normalization<C>::Numbers::Bytes(rows)};
 }
 
-// Inputs x, dy, scale, [offset,] mean, variance; outputs dx, dscale, doffset. With the offset, dy is the gradient of a
-// ReLU, or ReLU6, that follows the normalisation.
+// The gradient of the output of a normalisation, as the pass that sums it finds it.
+template <class T>
+struct OutputGradient {
+  const T *dy, *addend;  // the gradient is their sum, if there is an addend,
+  const T* relu;         // masked by a ReLU with this output, if there is one,
+  T* sum;                // and is written here, unless it is dy
+};
+
+// dx, dscale and doffset.
 //
 // Let z = (x - mean) / sqrt(variance + epsilon), y = scale z + offset, and let d be dy, or 0 where the ReLU is off.
 // Summed over the rows of a channel,
@@ -103,107 +139,121 @@ absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
 // (x - mean) / rows. If the statistics are fixed, both derivatives and share are 0.
 //
 // Cost: x and dy are read twice, for the sums and for dx. The ReLU's output is recomputed from x, which takes no memory
-// traffic, whereas reading y would. The sums are complete before dx is written, so dx may be dy.
+// traffic, whereas reading y would. The sums are complete before dx is written, so dx may be any of the others.
+template <Then then, class T>
+class Gradient {
+  using C = Compute<T>;
+  using V = simd::Vector<C>;
+
+ public:
+  Gradient(const KernelSpec& spec, bool fixed)
+      : rows_(spec.inputs[0].shape),
+        sums_(rows_),
+        share_(fixed ? C(0) : 1 / static_cast<C>(std::max<int64_t>(rows_.rows(), 1))),
+        epsilon_(static_cast<C>(spec.attrs.Float("epsilon"))) {}
+
+  size_t workspace_bytes() const { return LaneNumbers<C, 5>::Bytes(rows_) + sums_.workspace_bytes(); }
+
+  // Numbers of the channels: without an activation, the offset is unused and may be null.
+  struct Channels {
+    const C *scale, *offset, *mean, *variance;
+    C *dscale, *doffset;
+  };
+  void Run(void* workspace, const T* x, const OutputGradient<T>& gradient, const Channels& of, T* dx) const {
+    const LaneNumbers<C, 5> lanes(rows_, workspace);
+    // Normalization takes the first three of the lanes' numbers.
+    const Normalization<C> normal(rows_, {rows_, workspace}, epsilon_, of.scale,
+                                  of.offset == nullptr ? of.scale : of.offset, of.mean, of.variance);
+    void* const space = static_cast<std::byte*>(workspace) + LaneNumbers<C, 5>::Bytes(rows_);
+    if (gradient.sum == nullptr) {
+      SumSlopes<false>(space, normal, x, gradient, of);
+    } else {
+      SumSlopes<true>(space, normal, x, gradient, of);
+    }
+    // dx = factor (d - (level + (x - mean) tilt)), the formula above with its constants collected per channel.
+    C *const level = lanes.of[3], *const tilt = lanes.of[4];
+    for (int64_t c = 0; c < rows_.channels(); ++c) {
+      const C inverse = 1 / std::sqrt(of.variance[c] + epsilon_);
+      of.dscale[c] *= inverse;
+      level[c] = share_ * of.doffset[c];
+      tilt[c] = share_ * of.dscale[c] * inverse;
+    }
+    for (C* numbers : {level, tilt}) rows_.Repeat(numbers);
+    MapByChannel(
+        rows_, 8, dx,
+        [=](int64_t lane) {
+          return [n = normal.At(lane), level = V::Load(level + lane), tilt = V::Load(tilt + lane)](auto in, auto out) {
+            return n.factor * (Masked<then, T>(out, n(in)) - (level + (in - n.mean) * tilt));
+          };
+        },
+        x, gradient.sum == nullptr ? gradient.dy : gradient.sum);
+  }
+
+ private:
+  template <bool kMakesSum>
+  void SumSlopes(void* space, const Normalization<C>& normal, const T* x, const OutputGradient<T>& gradient,
+                 const Channels& of) const {
+    sums_.Run(space, 6,
+              [=](int64_t lane) {
+                return [=, n = normal.At(lane)](auto strip, int row, auto& sums) {
+                  auto out = strip.Load(gradient.dy, row);
+                  if constexpr (kMakesSum) {
+                    if (gradient.addend != nullptr) out += strip.Load(gradient.addend, row);
+                    if (gradient.relu != nullptr) out = Masked<Then::kRelu, C>(out, strip.Load(gradient.relu, row));
+                    strip.Store(out, gradient.sum, row);
+                    out = strip.Load(gradient.sum, row);  // as rounded
+                  }
+                  const auto in = strip.Load(x, row);
+                  const auto d = Masked<then, T>(out, n(in));
+                  sums[0] += d;
+                  sums[1] += d * (in - n.mean);
+                };
+              },
+              {of.doffset, of.dscale});
+  }
+
+  ChannelRows rows_;
+  ChannelSums<C, 2> sums_;
+  C share_, epsilon_;
+};
+
+// Inputs x, dy, scale, [offset,] mean, variance and, with one, an addend of dy; outputs dx, dscale, doffset. With the
+// offset, dy is the gradient of a ReLU, or ReLU6, that follows the normalisation. dx may be dy or its addend.
 template <Then then, class T>
 absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   using C = Compute<T>;
   constexpr bool kMasked = then != Then::kNothing;
-  const ChannelTiles tiles(spec.inputs[0].shape);
-  const ChannelSums<C, 2> sums(tiles);
-  const bool fixed = !kMasked && spec.attrs.Bool("fixed_statistics");
-  const C share = fixed ? C(0) : 1 / static_cast<C>(std::max<int64_t>(tiles.rows(), 1));
-  const size_t numbers_bytes = LaneNumbers<C, 5>::Bytes(tiles);
-  return Kernel{[tiles, sums, share, numbers_bytes,
-                 epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& context) {
-                  const T *x = context.input<T>(0), *dy = context.input<T>(1);
-                  const C *scale = context.input<C>(2), *mean = context.input<C>(kMasked ? 4 : 3),
-                          *variance = context.input<C>(kMasked ? 5 : 4);
-                  C *dscale = context.output<C>(1), *doffset = context.output<C>(2);
-                  const LaneNumbers<C, 5> lanes(tiles, context.workspace);
-                  // Normalization takes the first three of the lanes' numbers. Without a ReLU its offset is unused, so
-                  // any pointer will do.
-                  const Normalization<C> normal(tiles, {tiles, context.workspace}, epsilon, scale,
-                                                kMasked ? context.input<C>(3) : scale, mean, variance);
-                  // The ReLU is off where y was stored as 0, which includes positive values too small for the dtype,
-                  // and a ReLU6 where it was stored as 6, too.
-                  const auto slope = [=](int64_t c, C in, C out) {
-                    constexpr C kZero = functor::RoundsToZero(kDTypeOf<T>);
-                    if constexpr (then == Then::kRelu6) {
-                      return functor::Relu6Grad<C>()(out, static_cast<C>(static_cast<T>(normal(c, in))));
-                    }
-                    return kMasked ? functor::ReluGrad<C>()(out, normal(c, in) - kZero) : out;
-                  };
-                  const C* total = sums.Run(
-                      static_cast<std::byte*>(context.workspace) + numbers_bytes, 6,
-                      [=](int64_t c, int64_t rows, int64_t step, auto width, auto& sum, const C* in, const C* out) {
-                        for (int64_t row = 0; row < rows * step; row += step) {
-                          C d[kPanel];  // Two loops, because GCC does not vectorise a sum over a conditional value.
-#pragma omp simd
-                          for (int64_t i = 0; i < width; ++i) d[i] = slope(c + i, in[row + i], out[row + i]);
-#pragma omp simd
-                          for (int64_t i = 0; i < width; ++i) {
-                            sum[0][i] += d[i];
-                            sum[1][i] += d[i] * (in[row + i] - normal.mean[c + i]);
-                          }
-                        }
-                      },
-                      x, dy);
-                  // dx = factor (d - (level + (x - mean) tilt)), the formula above with its constants collected per
-                  // channel.
-                  C *const level = lanes.of[3], *const tilt = lanes.of[4];
-                  for (int64_t c = 0; c < tiles.channels(); ++c) {
-                    const C inverse = 1 / std::sqrt(variance[c] + epsilon);
-                    doffset[c] = total[c];
-                    dscale[c] = total[tiles.channels() + c] * inverse;
-                    level[c] = share * doffset[c];
-                    tilt[c] = share * dscale[c] * inverse;
-                  }
-                  for (C* numbers : {level, tilt}) tiles.Repeat(numbers);
-                  ForEachElementByChannel(
-                      tiles, 8, context.output<T>(0),
-                      [=](int64_t c, C in, C out) {
-                        return normal.factor[c] * (slope(c, in, out) - (level[c] + (in - normal.mean[c]) * tilt[c]));
-                      },
-                      x, dy);
+  const Gradient<then, T> gradient(spec, !kMasked && spec.attrs.Bool("fixed_statistics"));
+  return Kernel{[gradient, adds = kMasked && spec.inputs.size() > 6](const KernelContext& context) {
+                  const int mean = kMasked ? 4 : 3;
+                  T* const dx = context.output<T>(0);
+                  gradient.Run(
+                      context.workspace, context.input<T>(0),
+                      {context.input<T>(1), adds ? context.input<T>(6) : nullptr, nullptr, adds ? dx : nullptr},
+                      {context.input<C>(2), kMasked ? context.input<C>(3) : nullptr, context.input<C>(mean),
+                       context.input<C>(mean + 1), context.output<C>(1), context.output<C>(2)},
+                      dx);
                   return absl::OkStatus();
                 },
-                numbers_bytes + sums.workspace_bytes()};
-}
-
-// Inputs as of BatchNormReluGrad, and an addend of dy.
-template <class T>
-absl::StatusOr<Kernel> MakeReluGradOfSum(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(
-      Kernel kernel,
-      (MakeGrad<Then::kRelu, T>({spec.name, spec.attrs, spec.inputs.subspan(0, 6), spec.outputs, spec.device})));
-  kernel.run = [run = std::move(kernel.run), n = spec.inputs[0].shape.elements()](const KernelContext& context) {
-    AddAndMask<T>(n, context.input<T>(1), context.input<T>(6), nullptr, context.output<T>(0));
-    const void* const inputs[] = {context.inputs[0], context.outputs[0], context.inputs[2],
-                                  context.inputs[3], context.inputs[4],  context.inputs[5]};
-    KernelContext summed = context;
-    summed.inputs = inputs;
-    return run(summed);
-  };
-  return kernel;
+                gradient.workspace_bytes()};
 }
 
 // Inputs x, dy, scale, mean, variance, the output of a ReLU over the normalisation and an addend and, if one is added,
 // an addend of dy; outputs dx, dscale, doffset and the gradient of the ReLU's input.
 template <class T>
 absl::StatusOr<Kernel> MakeAddReluGrad(const KernelSpec& spec) {
-  const Attrs attrs = {{"epsilon", spec.attrs.Float("epsilon")}, {"fixed_statistics", false}};
-  ASSIGN_OR_RETURN(Kernel kernel, (MakeGrad<Then::kNothing, T>({spec.name, attrs, spec.inputs.subspan(0, 5),
-                                                                spec.outputs.subspan(0, 3), spec.device})));
-  kernel.run = [run = std::move(kernel.run), n = spec.inputs[0].shape.elements(),
-                add = spec.inputs.size() > 6](const KernelContext& context) {
-    AddAndMask(n, context.input<T>(1), add ? context.input<T>(6) : nullptr, context.input<T>(5), context.output<T>(3));
-    const void* const inputs[] = {context.inputs[0], context.outputs[3], context.inputs[2], context.inputs[3],
-                                  context.inputs[4]};
-    KernelContext masked = context;
-    masked.inputs = inputs;
-    return run(masked);
-  };
-  return kernel;
+  using C = Compute<T>;
+  const Gradient<Then::kNothing, T> gradient(spec, /*fixed=*/false);
+  return Kernel{[gradient, adds = spec.inputs.size() > 6](const KernelContext& context) {
+                  gradient.Run(context.workspace, context.input<T>(0),
+                               {context.input<T>(1), adds ? context.input<T>(6) : nullptr, context.input<T>(5),
+                                context.output<T>(3)},
+                               {context.input<C>(2), nullptr, context.input<C>(3), context.input<C>(4),
+                                context.output<C>(1), context.output<C>(2)},
+                               context.output<T>(0));
+                  return absl::OkStatus();
+                },
+                gradient.workspace_bytes()};
 }
 
 // Checks x and the vectors over its channels, which are inputs `first` and following. Returns x, with the number of
@@ -314,7 +364,7 @@ void AddFusedGradients(OpRegistry& registry, OpDef gradient) {
   gradient.shape = ReluGradOfSumShape;
   gradient.in_place = {{1, 0}, {6, 0}};
   gradient.kernels = Kernels<float, double, Half, BFloat16>(
-      "CPU", [](auto tag) { return &MakeReluGradOfSum<typename decltype(tag)::type>; });
+      "CPU", [](auto tag) { return &MakeGrad<Then::kRelu, typename decltype(tag)::type>; });
   registry.Add(gradient);
   gradient.name = "BatchNormAddReluGrad";
   gradient.inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("mean"), Wide("variance"), {"relu"}};

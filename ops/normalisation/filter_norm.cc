@@ -21,20 +21,22 @@ T Factor(T scale, T variance, T epsilon) {
 // Inputs filter [..., K], scale, variance.
 template <class T>
 absl::StatusOr<Kernel> MakeFilter(const KernelSpec& spec) {
-  const ChannelTiles tiles(spec.inputs[0].shape);
+  const ChannelRows rows(spec.inputs[0].shape);
   using Numbers = LaneNumbers<T, 1>;
-  return Kernel{[tiles, epsilon = static_cast<T>(spec.attrs.Float("epsilon"))](const KernelContext& context) {
-                  T* const factor = Numbers(tiles, context.workspace).of[0];
-                  for (int64_t c = 0; c < tiles.channels(); ++c) {
-                    factor[c] = Factor(context.input<T>(1)[c], context.input<T>(2)[c], epsilon);
-                  }
-                  tiles.Repeat(factor);
-                  ForEachElementByChannel(
-                      tiles, 1, context.output<T>(0), [=](int64_t c, T x) { return x * factor[c]; },
-                      context.input<T>(0));
-                  return absl::OkStatus();
-                },
-                Numbers::Bytes(tiles)};
+  return Kernel{
+      [rows, epsilon = static_cast<T>(spec.attrs.Float("epsilon"))](const KernelContext& context) {
+        T* const factor = Numbers(rows, context.workspace).of[0];
+        for (int64_t c = 0; c < rows.channels(); ++c) {
+          factor[c] = Factor(context.input<T>(1)[c], context.input<T>(2)[c], epsilon);
+        }
+        rows.Repeat(factor);
+        MapByChannel(
+            rows, 1, context.output<T>(0),
+            [=](int64_t lane) { return [of = simd::Vector<T>::Load(factor + lane)](auto x) { return x * of; }; },
+            context.input<T>(0));
+        return absl::OkStatus();
+      },
+      Numbers::Bytes(rows)};
 }
 
 // Inputs scale, offset, mean, variance.

@@ -9,7 +9,7 @@ namespace {
 template <class T>
 absl::StatusOr<Kernel> MakeMoments(const KernelSpec& spec) {
   using C = Compute<T>;
-  const ChannelMomentsKernel<C> moments((ChannelTiles(spec.inputs[0].shape)));
+  const ChannelMomentsKernel<C> moments((ChannelRows(spec.inputs[0].shape)));
   return Kernel{[moments](const KernelContext& context) {
                   moments.Run(context.workspace, context.input<T>(0), context.output<C>(0), context.output<C>(1));
                   return absl::OkStatus();
@@ -21,24 +21,29 @@ absl::StatusOr<Kernel> MakeMoments(const KernelSpec& spec) {
 template <class T>
 absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   using C = Compute<T>;
-  const ChannelTiles tiles(spec.inputs[0].shape);
-  return Kernel{[tiles](const KernelContext& context) {
+  const ChannelRows rows(spec.inputs[0].shape);
+  return Kernel{[rows](const KernelContext& context) {
                   const C *mean = context.input<C>(1), *dmean = context.input<C>(2), *dvariance = context.input<C>(3);
-                  const LaneNumbers<C, 3> lanes(tiles, context.workspace);
+                  const LaneNumbers<C, 3> lanes(rows, context.workspace);
                   C *const center = lanes.of[0], *const constant = lanes.of[1], *const slope = lanes.of[2];
-                  const C share = 1 / static_cast<C>(std::max<int64_t>(tiles.rows(), 1));
-                  for (int64_t c = 0; c < tiles.channels(); ++c) {
+                  const C share = 1 / static_cast<C>(std::max<int64_t>(rows.rows(), 1));
+                  for (int64_t c = 0; c < rows.channels(); ++c) {
                     center[c] = mean[c];
                     constant[c] = share * dmean[c];
                     slope[c] = 2 * share * dvariance[c];
                   }
-                  for (C* numbers : lanes.of) tiles.Repeat(numbers);
-                  ForEachElementByChannel(
-                      tiles, 4, context.output<T>(0),
-                      [=](int64_t c, C x) { return constant[c] + slope[c] * (x - center[c]); }, context.input<T>(0));
+                  for (C* numbers : lanes.of) rows.Repeat(numbers);
+                  using V = simd::Vector<C>;
+                  MapByChannel(
+                      rows, 4, context.output<T>(0),
+                      [=](int64_t lane) {
+                        return [center = V::Load(center + lane), constant = V::Load(constant + lane),
+                                slope = V::Load(slope + lane)](auto x) { return constant + slope * (x - center); };
+                      },
+                      context.input<T>(0));
                   return absl::OkStatus();
                 },
-                LaneNumbers<C, 3>::Bytes(tiles)};
+                LaneNumbers<C, 3>::Bytes(rows)};
 }
 
 absl::StatusOr<std::vector<Shape>> MomentsShape(const ShapeArgs& args) {

@@ -12,43 +12,97 @@ namespace belfry::ops {
 inline DType WideDType(DType dtype) { return dtype == DType::kFloat64 ? dtype : DType::kFloat32; }
 inline ArgDef Wide(const char* name) { return {.name = name, .type = "U"}; }
 
-// Mean and biased variance of x over all axes but the last, in one pass over memory. To preserve precision with a large
-// mean, sums are of differences from the first row, and squares are taken about the mean of each tile; parts are
-// combined as in Chan et al., "Algorithms for Computing the Sample Variance", 1983. Without rows both are 0.
+// Mean and biased variance of x over all axes but the last, in one pass over memory. Without rows both are 0.
+//
+// To preserve precision with a large mean, sums of values and squares are of differences from a center, the mean of the
+// first rows of a chunk. The variance of a chunk is then a difference of two numbers, which loses precision only as far
+// as the chunk's mean is many deviations from the center: at worst, if all rows but those first ones are equal, the
+// relative error of the sum times the rows of a chunk over those of a sample. Chunks are combined as in Chan et al.,
+// "Algorithms for Computing the Sample Variance", 1983.
 template <class C>
 class ChannelMomentsKernel {
  public:
-  explicit ChannelMomentsKernel(const ChannelTiles& tiles) : tiles_(tiles) {}
+  explicit ChannelMomentsKernel(const ChannelRows& rows) : rows_(rows), sums_(rows), mean_(rows) {}
 
   size_t workspace_bytes() const {
-    return static_cast<size_t>(tiles_.lanes() + 2 * tiles_.chunks() * tiles_.channels()) * sizeof(C);
+    return static_cast<size_t>(rows_.chunks() * SpaceOfChunk() + 2 * rows_.channels()) * sizeof(C);
   }
 
   template <class T>
   void Run(void* workspace, const T* x, C* mean, C* variance) const {
-    const int64_t channels = tiles_.channels(), chunks = tiles_.rows() == 0 ? 0 : tiles_.chunks();
-    C *const origin = static_cast<C*>(workspace), *const sums = origin + tiles_.lanes(),
-             *const squares = sums + chunks * channels;
-    for (int64_t c = 0; c < channels; ++c) {
-      const C first = chunks == 0 ? C(0) : static_cast<C>(x[c]);
-      origin[c] = std::isfinite(first) ? first : C(0);
+    C* const space = static_cast<C*>(workspace);
+    rows_.ForEachChunk(6, [&](int64_t chunk) { Sum(rows_.Chunk(chunk), x, space + chunk * SpaceOfChunk()); });
+    Combine(space, mean, variance);
+  }
+
+ private:
+  using V = simd::Vector<C>;
+
+  // Center, and sums of ChannelSums.
+  int64_t SpaceOfChunk() const { return 5 * rows_.padded_lanes(); }
+
+  template <class T>
+  void Sum(ChannelRows::Range chunk, const T* x, C* center) const {
+    C* const space = center + rows_.padded_lanes();
+    const T* const first = x + chunk.begin * rows_.channels();
+    for (int64_t c = 0; c < rows_.channels(); ++c) {
+      const auto origin = static_cast<C>(first[c]);
+      center[c] = std::isfinite(origin) ? origin : C(0);
     }
-    tiles_.Repeat(origin);
-    tiles_.ForEachChunk(
-        6, [&](int64_t chunk) { Sum(chunk, x, origin, sums + chunk * channels, squares + chunk * channels); });
+    rows_.Repeat(center);
+    const ChannelRows::Range sample = rows_.Sample(chunk);
+    mean_.Sum(
+        sample,
+        [=](int64_t lane) {
+          return [=, origin = V::Load(center + lane)](auto strip, int row, auto& sums) {
+            sums[0] += strip.Load(x, row) - origin;
+          };
+        },
+        space);
+    for (int64_t c = 0; c < rows_.channels(); ++c) {
+      C sum = 0;
+      for (int64_t i = c; i < rows_.lanes(); i += rows_.channels()) sum += space[i];
+      const C shifted = center[c] + sum / static_cast<C>(sample.rows());
+      if (std::isfinite(shifted)) center[c] = shifted;
+    }
+    rows_.Repeat(center);
+    sums_.Sum(
+        chunk,
+        [=](int64_t lane) {
+          return [=, origin = V::Load(center + lane)](auto strip, int row, auto& sums) {
+            const auto difference = strip.Load(x, row) - origin;
+            sums[0] += difference;
+            sums[1] += difference * difference;
+          };
+        },
+        space);
+  }
+
+  void Combine(C* space, C* mean, C* variance) const {
+    const int64_t channels = rows_.channels(), chunks = rows_.chunks();
     std::fill_n(mean, channels, C(0));
     std::fill_n(variance, channels, C(0));
-    const C share = 1 / static_cast<C>(std::max<int64_t>(tiles_.rows(), 1));
+    if (chunks == 0) return;
+    const C* const origin = space;  // the center of the first chunk
+    const C share = 1 / static_cast<C>(rows_.rows());
+    C *const sum = space + chunks * SpaceOfChunk(), *const square = sum + channels;
+    const auto of_chunk = [&](int64_t chunk, const auto& use) {
+      const C *const center = space + chunk * SpaceOfChunk(), *const sums = center + rows_.padded_lanes();
+      std::fill_n(sum, 2 * channels, C(0));
+      rows_.AddLanes(sums, sum);
+      rows_.AddLanes(sums + rows_.padded_lanes(), square);
+      const auto rows = static_cast<C>(rows_.Chunk(chunk).rows());
+      // The mean of the chunk, as a difference from the origin, which is subtracted first: it may be large.
+      for (int64_t c = 0; c < channels; ++c) use(c, rows, (center[c] - origin[c]) + sum[c] / rows);
+    };
     for (int64_t k = 0; k < chunks; ++k) {
-      for (int64_t c = 0; c < channels; ++c) mean[c] += sums[k * channels + c];
+      of_chunk(k, [&](int64_t c, C rows, C of) { mean[c] += rows * share * of; });
     }
-    for (int64_t c = 0; c < channels; ++c) mean[c] *= share;
     for (int64_t k = 0; k < chunks; ++k) {
-      const auto rows = static_cast<C>(tiles_.RowsOfChunk(k));
-      for (int64_t c = 0; c < channels; ++c) {
-        const C difference = sums[k * channels + c] / rows - mean[c];
-        variance[c] += squares[k * channels + c] + rows * difference * difference;
-      }
+      of_chunk(k, [&](int64_t c, C rows, C of) {
+        const C within = square[c] - sum[c] * (sum[c] / rows), difference = of - mean[c];
+        variance[c] += (within < 0 ? C(0) : within) + rows * difference * difference;
+      });
     }
     for (int64_t c = 0; c < channels; ++c) {
       variance[c] *= share;
@@ -56,51 +110,9 @@ class ChannelMomentsKernel {
     }
   }
 
- private:
-  // For one chunk: the sums of differences from the origin, and the sums of squared differences from the chunk's mean.
-  template <class T>
-  void Sum(int64_t chunk, const T* x, const C* origin, C* sums, C* squares) const {
-    std::fill_n(sums, tiles_.channels(), C(0));
-    std::fill_n(squares, tiles_.channels(), C(0));
-    tiles_.ForEachTileOf(chunk, [&](const ChannelTiles::Tile& tile) {
-      const int64_t before = tile.row - tiles_.FirstRow(chunk);  // in rows
-      const C* const from_here = origin + tile.channel;
-      TileOf<const T> from(tiles_, tile, x);
-      const C* const data = from.Load();
-      const int64_t stride = TileOf<const T>::Stride(tiles_, tile);
-      alignas(64) C sum[ChannelTiles::kWidest] = {}, square[ChannelTiles::kWidest] = {}, center[ChannelTiles::kWidest];
-      tiles_.ForEachPanel(tile, stride, [&](int64_t at, int64_t first, int64_t rows, int64_t step, auto lanes) {
-        C total[kPanel] = {};
-        for (int64_t r = 0; r < rows; ++r) {
-          for (int64_t i = 0; i < lanes; ++i) total[i] += data[at + r * step + i] - from_here[first + i];
-        }
-        tiles_.AddLanes(total, first, lanes, sum);
-      });
-      const C share = 1 / static_cast<C>(tile.rows);
-      for (int64_t c = 0; c < tile.width; ++c) center[c] = from_here[c] + sum[c] * share;
-      tiles_.Repeat(center);
-      tiles_.ForEachPanel(tile, stride, [&](int64_t at, int64_t first, int64_t rows, int64_t step, auto lanes) {
-        C total[kPanel] = {};
-        for (int64_t r = 0; r < rows; ++r) {
-          for (int64_t i = 0; i < lanes; ++i) {
-            const C difference = data[at + r * step + i] - center[first + i];
-            total[i] += difference * difference;
-          }
-        }
-        tiles_.AddLanes(total, first, lanes, square);
-      });
-      // Combines the squares of two parts, which includes the distance between their means.
-      const C inverse = before == 0 ? C(0) : 1 / static_cast<C>(before);
-      const C weight = static_cast<C>(before) * static_cast<C>(tile.rows) / static_cast<C>(before + tile.rows);
-      for (int64_t c = 0; c < tile.width; ++c) {
-        const C difference = before == 0 ? C(0) : sum[c] * share - sums[tile.channel + c] * inverse;
-        squares[tile.channel + c] += square[c] + weight * difference * difference;
-        sums[tile.channel + c] += sum[c];
-      }
-    });
-  }
-
-  ChannelTiles tiles_;
+  ChannelRows rows_;
+  ChannelSums<C, 2> sums_;
+  ChannelSums<C, 1> mean_;
 };
 
 }  // namespace belfry::ops

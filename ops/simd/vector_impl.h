@@ -32,8 +32,11 @@ struct Vector {
   static Lanes Max(Lanes top, Lanes x) { return Choose(x > top, x, top); }
 };
 
+// Load and Store convert between elements as they are stored and the type in which they are computed.
 inline Vector<float>::Lanes Load(const float* from) { return Vector<float>::Load(from); }
 inline void Store(Vector<float>::Lanes x, float* to) { Vector<float>::Store(x, to); }
+inline Vector<double>::Lanes Load(const double* from) { return Vector<double>::Load(from); }
+inline void Store(Vector<double>::Lanes x, double* to) { Vector<double>::Store(x, to); }
 
 // bfloat16 is the upper half of a float. Storing rounds to nearest, ties to even, and keeps NaN a NaN.
 inline Vector<float>::Lanes Load(const BFloat16* from) {
@@ -50,6 +53,35 @@ inline void Store(Vector<float>::Lanes x, BFloat16* to) {
   const Wide bits = (Wide)x, quiet = (bits >> 16) | 0x40, rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
   const Wide is_nan = (Wide)(x != x);
   *reinterpret_cast<Unaligned*>(to) = __builtin_convertvector((is_nan & quiet) | (~is_nan & rounded), Narrow);
+}
+
+inline Vector<float>::Lanes Load(const Half* from) {
+  using V = Vector<float>;
+  alignas(kRegisterBytes) float wide[V::kLanes];
+  Eigen::Map<Eigen::Array<float, V::kLanes, 1>> to(wide);
+  to = Eigen::Map<const Eigen::Array<Half, V::kLanes, 1>>(from).cast<float>();
+  return V::Load(wide);
+}
+inline void Store(Vector<float>::Lanes x, Half* to) {
+  using V = Vector<float>;
+  alignas(kRegisterBytes) float wide[V::kLanes];
+  V::Store(x, wide);
+  Eigen::Map<Eigen::Array<Half, V::kLanes, 1>> narrow(to);
+  narrow = Eigen::Map<const Eigen::Array<float, V::kLanes, 1>>(wide).cast<Half>();
+}
+
+// The same for the first n lanes of a register; Load fills the others with zeros.
+template <class T>
+auto Load(const T* from, int64_t n) {
+  T all[kRegisterBytes / sizeof(float)] = {};
+  std::memcpy(static_cast<void*>(all), from, static_cast<size_t>(n) * sizeof(T));
+  return Load(all);
+}
+template <class Lanes, class T>
+void Store(Lanes x, T* to, int64_t n) {
+  T all[kRegisterBytes / sizeof(float)];
+  Store(x, all);
+  std::memcpy(static_cast<void*>(to), all, static_cast<size_t>(n) * sizeof(T));
 }
 
 // y[i] = f(x[i]), where f takes registers; y may be x. The last elements go through a register, too, so the result of
