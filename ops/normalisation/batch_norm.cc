@@ -119,12 +119,13 @@ absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
                 Normalization<C>::Numbers::Bytes(rows)};
 }
 
-// The gradient of the output of a normalisation, as the pass that sums it finds it.
+// The gradient of a normalisation's output: dy, with an addend if there is one, and 0 where `relu`, the output of a
+// ReLU, is, if there is one. With either, the pass over the sums writes it to `sum` for the next one; otherwise that is
+// null.
 template <class T>
 struct OutputGradient {
-  const T *dy, *addend;  // the gradient is their sum, if there is an addend,
-  const T* relu;         // masked by a ReLU with this output, if there is one,
-  T* sum;                // and is written here, unless it is dy
+  const T *dy, *addend, *relu;
+  T* sum;
 };
 
 // dx, dscale and doffset.

@@ -15,9 +15,9 @@
 
 namespace belfry::ops {
 
-// The rows of a tensor, divided into blocks of a size that the L2 cache holds, and the blocks into chunks. Both depend
-// on the sizes only, and so do the bits of sums: each chunk is summed by one thread, and chunks are added in ascending
-// order.
+// The rows of a tensor, divided into blocks, the parts of parallel loops, and the blocks into chunks, the parts of
+// sums. Both depend on the sizes only, and so do the bits of sums: each chunk is summed by one thread, and chunks are
+// added in ascending order.
 //
 // Few channels fill no register, so several rows are taken as one of `lanes` elements, in which the channels repeat.
 class ChannelRows {
@@ -57,7 +57,7 @@ class ChannelRows {
   };
   int64_t chunks() const { return rows_ * channels_ == 0 ? 0 : chunks_; }
   Range Chunk(int64_t chunk) const { return {FirstOfChunk(chunk), FirstOfChunk(chunk + 1)}; }
-  // The first rows of a range, as many as a strip has.
+  // The first rows of a range, whose mean stands for that of all.
   Range Sample(Range of) const { return {of.begin, std::min(of.begin + kLeastRows * fold_, of.end)}; }
 
   // Calls body(chunk) for all chunks, on the device's threads. `cost` is the number of scalar operations per element.
@@ -130,9 +130,10 @@ class ChannelRows {
 
  private:
   static constexpr int64_t kWidest = 16;  // elements of the widest register
-  static constexpr int64_t kLeastLanes = 64, kFewLanes = 96, kMostFoldedLanes = 4096, kBlockElements = 16384,
-                           kLeastRows = 16;
-  static constexpr int64_t kLeastRowsOfChunk = 128, kMaxChunks = 64;  // the sums of a chunk cost as much as some rows
+  static constexpr int64_t kLeastLanes = 64, kFewLanes = 96, kMostFoldedLanes = 4096;
+  // A block has at least so many elements, and so many rows of lanes; a chunk has more rows, since adding its sums to
+  // the others costs as much as a few rows.
+  static constexpr int64_t kBlockElements = 16384, kLeastRows = 16, kLeastRowsOfChunk = 128, kMaxChunks = 64;
 
   // Rows whose elements fill whole registers.
   static int64_t Fold(int64_t channels) {
