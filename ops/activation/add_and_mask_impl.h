@@ -1,7 +1,6 @@
 // Sums of two, masked as by the gradient of a ReLU, on CPUs. Internal.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "ops/common/compute_impl.h"

@@ -50,9 +50,7 @@ int64_t SegmentColumns(int64_t channels) {
   return std::max<int64_t>(kWays * std::min(kWay / std::gcd(bytes, kWay), kWay / kCacheLine) / 4, 4);
 }
 
-V::Lanes ReluIf(bool relu, V::Lanes x) {
-  return relu ? V::Choose(x < 0, V::Lanes{}, x) : x;  // NaN stays NaN
-}
+V::Lanes ReluIf(bool relu, V::Lanes x) { return relu ? V::Relu(x) : x; }
 
 // Positions of a line for filters of three columns: output o reads o, o + 1 and o + 2.
 struct Slide {

@@ -21,7 +21,7 @@ template <Then then, class C, class Lanes = typename simd::Vector<C>::Lanes>
 Lanes Activated(Lanes y) {
   using V = simd::Vector<C>;
   if constexpr (then == Then::kNothing) return y;
-  const Lanes low = V::Choose(y < 0, Lanes{}, y);
+  const Lanes low = V::Relu(y);
   if constexpr (then == Then::kRelu6) return V::Choose(low > 6, V::Fill(6), low);
   return low;
 }

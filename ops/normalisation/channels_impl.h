@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
-#include <type_traits>
 
 #include "framework/base/parallel.h"
 #include "framework/base/shape.h"

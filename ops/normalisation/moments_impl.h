@@ -24,9 +24,7 @@ class ChannelMomentsKernel {
  public:
   explicit ChannelMomentsKernel(const ChannelRows& rows) : rows_(rows), sums_(rows), mean_(rows) {}
 
-  size_t workspace_bytes() const {
-    return static_cast<size_t>(rows_.chunks() * SpaceOfChunk() + 2 * rows_.channels()) * sizeof(C);
-  }
+  size_t workspace_bytes() const { return static_cast<size_t>(rows_.chunks() * SpaceOfChunk()) * sizeof(C); }
 
   template <class T>
   void Run(void* workspace, const T* x, C* mean, C* variance) const {
@@ -38,8 +36,11 @@ class ChannelMomentsKernel {
  private:
   using V = simd::Vector<C>;
 
-  // Center, and sums of ChannelSums.
+  // Center, and the space of ChannelSums, in whose second half Sum leaves the sums of differences from the center and
+  // of their squares, by channel.
   int64_t SpaceOfChunk() const { return 5 * rows_.padded_lanes(); }
+  int64_t Differences() const { return 3 * rows_.padded_lanes(); }
+  int64_t Squares() const { return 4 * rows_.padded_lanes(); }
 
   template <class T>
   void Sum(ChannelRows::Range chunk, const T* x, C* center) const {
@@ -76,33 +77,35 @@ class ChannelMomentsKernel {
           };
         },
         space);
+    std::fill(center + Differences(), center + SpaceOfChunk(), C(0));
+    rows_.AddLanes(space, center + Differences());
+    rows_.AddLanes(space + rows_.padded_lanes(), center + Squares());
   }
 
-  void Combine(C* space, C* mean, C* variance) const {
+  void Combine(const C* space, C* mean, C* variance) const {
     const int64_t channels = rows_.channels(), chunks = rows_.chunks();
     std::fill_n(mean, channels, C(0));
     std::fill_n(variance, channels, C(0));
     if (chunks == 0) return;
     const C* const origin = space;  // the center of the first chunk
     const C share = 1 / static_cast<C>(rows_.rows());
-    C *const sum = space + chunks * SpaceOfChunk(), *const square = sum + channels;
-    const auto of_chunk = [&](int64_t chunk, const auto& use) {
-      const C *const center = space + chunk * SpaceOfChunk(), *const sums = center + rows_.padded_lanes();
-      std::fill_n(sum, 2 * channels, C(0));
-      rows_.AddLanes(sums, sum);
-      rows_.AddLanes(sums + rows_.padded_lanes(), square);
-      const auto rows = static_cast<C>(rows_.Chunk(chunk).rows());
-      // The mean of the chunk, as a difference from the origin, which is subtracted first: it may be large.
-      for (int64_t c = 0; c < channels; ++c) use(c, rows, (center[c] - origin[c]) + sum[c] / rows);
+    // The mean of a chunk, as a difference from the origin, which is subtracted first: it may be large.
+    const auto difference = [=, this](const C* of, int64_t c, C rows) {
+      return (of[c] - origin[c]) + of[Differences() + c] / rows;
     };
     for (int64_t k = 0; k < chunks; ++k) {
-      of_chunk(k, [&](int64_t c, C rows, C of) { mean[c] += rows * share * of; });
+      const C* const of = space + k * SpaceOfChunk();
+      const auto rows = static_cast<C>(rows_.Chunk(k).rows());
+      for (int64_t c = 0; c < channels; ++c) mean[c] += rows * share * difference(of, c, rows);
     }
     for (int64_t k = 0; k < chunks; ++k) {
-      of_chunk(k, [&](int64_t c, C rows, C of) {
-        const C within = square[c] - sum[c] * (sum[c] / rows), difference = of - mean[c];
-        variance[c] += (within < 0 ? C(0) : within) + rows * difference * difference;
-      });
+      const C* const of = space + k * SpaceOfChunk();
+      const auto rows = static_cast<C>(rows_.Chunk(k).rows());
+      for (int64_t c = 0; c < channels; ++c) {
+        const C sum = of[Differences() + c], within = of[Squares() + c] - sum * (sum / rows);
+        const C between = difference(of, c, rows) - mean[c];
+        variance[c] += (within < 0 ? C(0) : within) + rows * between * between;
+      }
     }
     for (int64_t c = 0; c < channels; ++c) {
       variance[c] *= share;

@@ -43,11 +43,7 @@ template <class T>
 template <class T>
 [[gnu::always_inline]] inline Lanes<Compute<T>> LoadUnits(const T* from, int64_t count) {
   using C = Compute<T>;
-  if constexpr (std::is_same_v<T, C>) {
-    if (count == kLanes<C>) return simd::Vector<C>::Load(from);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    if (count == kLanes<C>) return simd::Load(from);
-  }
+  if (count == kLanes<C>) return simd::Load(from);
   alignas(64) C part[kLanes<C>];
   LoadPart(from, count, part);
   return simd::Vector<C>::Load(part);
@@ -55,11 +51,7 @@ template <class T>
 template <class T>
 [[gnu::always_inline]] inline void StoreUnits(Lanes<Compute<T>> x, int64_t count, T* to) {
   using C = Compute<T>;
-  if constexpr (std::is_same_v<T, C>) {
-    if (count == kLanes<C>) return simd::Vector<C>::Store(x, to);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    if (count == kLanes<C>) return simd::Store(x, to);
-  }
+  if (count == kLanes<C>) return simd::Store(x, to);
   alignas(64) C part[kLanes<C>];
   simd::Vector<C>::Store(x, part);
   StorePart(part, count, to);

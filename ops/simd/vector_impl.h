@@ -28,6 +28,7 @@ struct Vector {
   static void Store(Lanes x, C* to) { *reinterpret_cast<Unaligned*>(to) = x; }
   static Lanes Fill(C x) { return Lanes{} + x; }
   static Lanes Choose(Mask condition, Lanes a, Lanes b) { return condition ? a : b; }
+  static Lanes Relu(Lanes x) { return Choose(x < 0, Lanes{}, x); }  // NaN stays NaN
   // NaN in x does not replace `top`.
   static Lanes Max(Lanes top, Lanes x) { return Choose(x > top, x, top); }
 };

@@ -1,7 +1,10 @@
 // Batch norm fused with the ops after it.
+#include <cmath>
 #include <string>
 #include <vector>
 
+#include "framework/base/half.h"
+#include "ops/activation/activate.h"
 #include "ops/nn.h"
 #include "tests/framework/compiler/fusion_fixture.h"
 
@@ -157,6 +160,19 @@ TEST_F(FuseNorms, WhatIsRoundedToZeroHasNoGradient) {
     const Plan& plan = Compare({fetches[0], ops::Scale(root_, y, 1 / tiny / 1e3)});
     EXPECT_EQ(Count(plan, "BatchNormReluGrad"), 1);
   }
+}
+
+// The gradient of a fused ReLU6 compares with this instead of rounding.
+template <class T>
+void ExpectLeastThatRoundsToSix() {
+  const float least = ops::functor::RoundsToSix(kDTypeOf<T>);
+  EXPECT_EQ(static_cast<float>(static_cast<T>(least)), 6);
+  EXPECT_LT(static_cast<float>(static_cast<T>(std::nextafter(least, 0.f))), 6);
+}
+TEST(RoundsToSix, IsTheLeastValueThatDoes) {
+  ExpectLeastThatRoundsToSix<float>();
+  ExpectLeastThatRoundsToSix<Half>();
+  ExpectLeastThatRoundsToSix<BFloat16>();
 }
 
 TEST_F(FuseNorms, TheGradientOfGivenStatisticsStays) {
