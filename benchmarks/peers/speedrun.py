@@ -274,7 +274,8 @@ def train(options, model, data, log):
     recipe = RECIPES[options.recipe]
     batch, drop = options.batch_size or recipe["batch"], options.recipe != "resnet"
     in_epoch = len(data.train) // batch if drop else math.ceil(len(data.train) / batch)
-    steps = options.steps or recipe.get("steps") or int((options.epochs or recipe["epochs"]) * in_epoch)
+    epochs = options.epochs or recipe.get("epochs")
+    steps = options.steps or (int(epochs * in_epoch) if epochs else recipe["steps"])
     lookahead = Lookahead(model) if options.recipe == "speedrun" else None
     if lookahead and not options.steps:
         steps -= steps % 5

@@ -25,7 +25,10 @@ TEST_P(PictureNetworksTest, HasThePublishedParameters) {
   EXPECT_EQ(parameters, network.parameters);
 }
 
-// Before training no class is likelier than another by much.
+// Before training no class is likelier than another by much. The weights of the last layer (Glorot) give logits of
+// features with a mean square of 1/2, as batch norm and ReLU do, a variance of 1. With ten independent normal logits
+// the mean loss over the labels exceeds log(10) by 0.39 in the median, by 1 in 1.7 % of all draws, and by 3 in about
+// one of two million.
 TEST_P(PictureNetworksTest, BeginsWithoutAnOpinion) {
   const PictureNetwork& network = GetParam();
   constexpr int64_t kBatch = 4;
@@ -44,7 +47,7 @@ TEST_P(PictureNetworksTest, BeginsWithoutAnOpinion) {
     }
     for (int i = 0; i < 10; ++i) loss += (std::log(sum) - at[i]) / 10;
     EXPECT_GT(loss, std::log(10) - 1e-3);
-    EXPECT_LT(loss, std::log(10) + 1);
+    EXPECT_LT(loss, std::log(10) + 3);
   }
 }
 
