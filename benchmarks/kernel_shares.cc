@@ -20,14 +20,16 @@ struct Kernels {
 
 }  // namespace
 
-Limits MeasureLimits(int threads) {
-  const double peak = FmaPeak(threads);
-  return {peak, Triad(threads).Bandwidth()};
+Limits MeasureLimits(int threads, DType dtype) {
+  const bool narrow = dtype == DType::kBFloat16;
+  const double peak = narrow ? BFloat16Peak(threads) : FmaPeak(threads);
+  return {narrow ? dtype : DType::kFloat32, peak, Triad(threads).Bandwidth()};
 }
 
 std::string Text(const Limits& limits) {
-  return absl::StrCat("measured peak ", ShortNumber(limits.peak / 1e9), " GFLOP/s of float32, measured triad ",
-                      ShortNumber(limits.triad / 1e9), " GB/s. The limit is the larger share of the two");
+  return absl::StrCat("measured peak ", ShortNumber(limits.peak / 1e9), " GFLOP/s of ", DTypeName(limits.dtype),
+                      ", measured triad ", ShortNumber(limits.triad / 1e9),
+                      " GB/s. The limit is the larger share of the two");
 }
 
 void AddKernels(const std::string& model, const Plan& plan, absl::Span<const StepTrace> steps, const Limits& limits,

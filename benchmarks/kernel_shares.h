@@ -5,16 +5,19 @@
 
 #include "absl/types/span.h"
 #include "benchmarks/report.h"
+#include "framework/base/dtype.h"
 #include "framework/runtime/step_trace.h"
 
 namespace belfry::benchmarks {
 
 // Measured rates of a number of threads.
 struct Limits {
-  double peak = 0;   // float32 multiply-adds, in operations per second (FmaPeak)
+  DType dtype = DType::kFloat32;
+  double peak = 0;   // multiply-adds of that type, in operations per second (FmaPeak, BFloat16Peak)
   double triad = 0;  // memory, in bytes per second (Triad)
 };
-Limits MeasureLimits(int threads);
+// The peak of any other type than bfloat16 is float32's.
+Limits MeasureLimits(int threads, DType dtype = DType::kFloat32);
 // A clause for the title of a table.
 std::string Text(const Limits& limits);
 

@@ -1,5 +1,9 @@
 #include "benchmarks/machine.h"
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
@@ -36,6 +40,39 @@ float MultiplyAdd(float start) {
   return chains[0][0];
 }
 
+#ifdef __x86_64__
+// VDPBF16PS, which adds two products to each of 16 sums.
+__attribute__((target("avx512f,avx512bf16"))) float BFloat16DotProducts(float start) {
+  const __m512 small = _mm512_set1_ps(0.001F);
+  const __m512bh factors = _mm512_cvtne2ps_pbh(small, small);
+  __m512 chains[kChains];
+  for (int i = 0; i < kChains; ++i) chains[i] = _mm512_set1_ps(start + static_cast<float>(i));
+  for (int64_t round = 0; round < kRounds; ++round) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) chains[i] = _mm512_dpbf16_ps(chains[i], factors, factors);
+  }
+  for (int i = 1; i < kChains; ++i) chains[0] = _mm512_add_ps(chains[0], chains[i]);
+  return _mm512_reduce_add_ps(chains[0]);
+}
+#endif
+
+// Operations per second of a function that does `flops` of them, on `threads` threads: the best of several tries.
+double BestRate(float (*function)(float), double flops, int threads, double seconds) {
+  double best = 0;
+  volatile float sink = 0;
+  const auto begin = Clock::now();
+  while (best == 0 || Seconds(begin) < seconds) {
+    float sum = 0;
+    const auto start = Clock::now();
+#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(+ : sum)
+    for (int i = 0; i < threads; ++i) sum += function(static_cast<float>(i));
+    best = std::max(best, flops * threads / Seconds(start));
+    sink = sum;
+  }
+  static_cast<void>(sink);
+  return best;
+}
+
 // The values of "model name", "cpu family" and "model" of the first processor.
 std::string ProcessorText() {
   std::map<std::string, std::string> values;
@@ -61,19 +98,17 @@ std::string MachineText() {
 }
 
 double FmaPeak(int threads, double seconds) {
-  double best = 0;
-  volatile float sink = 0;
-  const auto begin = Clock::now();
-  while (best == 0 || Seconds(begin) < seconds) {
-    float sum = 0;
-    const auto start = Clock::now();
-#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(+ : sum)
-    for (int i = 0; i < threads; ++i) sum += MultiplyAdd(static_cast<float>(i));
-    const double flops = 2.0 * V::kLanes * kChains * static_cast<double>(kRounds) * threads;
-    best = std::max(best, flops / Seconds(start));
-    sink = sum;
+  return BestRate(MultiplyAdd, 2.0 * V::kLanes * kChains * static_cast<double>(kRounds), threads, seconds);
+}
+
+double BFloat16Peak(int threads, double seconds) {
+  double best = FmaPeak(threads, seconds);
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx512bf16")) {
+    constexpr double kFlops = 4.0 * 16 * kChains * static_cast<double>(kRounds);
+    best = std::max(best, BestRate(BFloat16DotProducts, kFlops, threads, seconds));
   }
-  static_cast<void>(sink);
+#endif
   return best;
 }
 

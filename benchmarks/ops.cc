@@ -12,6 +12,7 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "benchmarks/bench_model.h"
 #include "benchmarks/kernel_shares.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
@@ -116,12 +117,13 @@ absl::Status Run() {
   if (threads < 1 || absl::GetFlag(FLAGS_steps) < 1 || absl::GetFlag(FLAGS_rounds) < 1) {
     return absl::InvalidArgumentError("--threads, --steps and --rounds must be at least 1");
   }
-  const Limits limits = MeasureLimits(threads);
+  const std::vector<std::string> models = absl::StrSplit(absl::GetFlag(FLAGS_models), ',', absl::SkipEmpty());
+  for (const std::string& model : models) RETURN_IF_ERROR(FindModel(model).status());
+  ASSIGN_OR_RETURN(const DType dtype, ParseDType(absl::GetFlag(FLAGS_dtype)));
+  const Limits limits = MeasureLimits(threads, dtype);
   Report kernels("ops", absl::StrCat("Kernels of training steps, ", threads, " thread(s), ", absl::GetFlag(FLAGS_dtype),
                                      ", medians of ", absl::GetFlag(FLAGS_steps), " traced steps; ", Text(limits)));
-  for (const std::string& model : std::vector<std::string>(absl::StrSplit(absl::GetFlag(FLAGS_models), ','))) {
-    RETURN_IF_ERROR(MeasureModel(model, limits, kernels));
-  }
+  for (const std::string& model : models) RETURN_IF_ERROR(MeasureModel(model, limits, kernels));
   RETURN_IF_ERROR(kernels.Finish(absl::GetFlag(FLAGS_out)));
   Report large("ops_large", absl::StrCat("Large ops, ", threads, " thread(s); measured triad ",
                                          ShortNumber(limits.triad / 1e9), " GB/s"));

@@ -49,14 +49,16 @@ ABSL_FLAG(
     "as in the tutorial. constant. triangle: up from 0.2 of the rate to all of it at 23 % of the steps, and down to "
     "0.07. linear: down to 0. step_decay: times 0.1 at one half and at three quarters of the steps. With triangle and "
     "linear the biases of the first layer of speedrun_net train for 3 epochs.");
-ABSL_FLAG(double, norm_learning_rate, 0,
-          "Peak learning rate of the offsets of batch normalisation and, with --optimizer=muon, of all that is no "
-          "matrix, which then takes Nesterov's momentum. 0: --learning_rate.");
+ABSL_FLAG(
+    double, norm_learning_rate, 0,
+    "Peak learning rate of the offsets of batch normalisation and, with --optimizer=muon, of every variable that is "
+    "not a matrix, which then takes Nesterov's momentum. 0: --learning_rate.");
 ABSL_FLAG(double, head_learning_rate, 0,
           "Peak learning rate of the last layer of a ResNet or speedrun_net. 0: --learning_rate.");
-ABSL_FLAG(double, weight_decay, 0,
-          "Share of a variable that a step at its peak learning rate takes away, whatever that rate is, beside the "
-          "weight decay that the networks of papers have. Not of what Muon updates.");
+ABSL_FLAG(
+    double, weight_decay, 0,
+    "Share of a variable that a step at its peak learning rate takes away, whatever that rate is, in addition to the "
+    "weight decay that the networks of papers have. Variables that Muon updates have none.");
 ABSL_FLAG(double, lookahead_end, 0,
           "Share of the way that the slow weights of --lookahead go at the last step, falling from all of it with the "
           "cube of the steps. 0: half of the way throughout.");
@@ -155,17 +157,28 @@ absl::StatusOr<std::optional<optim::LossScaleOptions>> LossScaleFromFlags() {
 
 class Cifar10 final : public CifarProgram {
  public:
+  // `recipe`: that of the command line, whose flags are there as well.
+  explicit Cifar10(std::string recipe) : recipe_(std::move(recipe)) {}
+
   absl::Status CheckFlags() const override;
   absl::Status Configure(ProgramRun& run) override;
   std::vector<RunSetting> Settings(const ProgramRun& run) const override;
+
+ private:
+  std::string recipe_;
 };
 
-// --epochs, --evaluate_views, and the rates of groups of variables.
-absl::Status CheckRecipeFlags() {
+// --recipe, where `expanded` is that of the command line, and what only recipes set: --epochs, --evaluate_views, and
+// the rates of groups of variables.
+absl::Status CheckRecipeFlags(absl::string_view expanded) {
   std::vector<absl::string_view> recipes;
   for (const Recipe& recipe : CifarRecipes()) recipes.push_back(recipe.name);
   if (const std::string recipe = absl::GetFlag(FLAGS_recipe); !recipe.empty()) {
     RETURN_IF_ERROR(CheckChoice("recipe", recipe, "recipes", recipes));
+    if (recipe != expanded) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--recipe=", recipe, " must be on the command line, not in a flag file or in the environment"));
+    }
   }
   for (const auto& [name, value] : {std::pair("norm_learning_rate", absl::GetFlag(FLAGS_norm_learning_rate)),
                                     std::pair("head_learning_rate", absl::GetFlag(FLAGS_head_learning_rate)),
@@ -184,7 +197,7 @@ absl::Status CheckRecipeFlags() {
 }
 
 absl::Status Cifar10::CheckFlags() const {
-  RETURN_IF_ERROR(CheckRecipeFlags());
+  RETURN_IF_ERROR(CheckRecipeFlags(recipe_));
   RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
   const double momentum = absl::GetFlag(FLAGS_momentum);
   if (momentum != -1 && !(momentum >= 0 && momentum < 1)) {
@@ -299,6 +312,7 @@ std::vector<RunSetting> Cifar10::Settings(const ProgramRun& run) const {
       {"--head_learning_rate", text(options_.head_learning_rate), /*fixed=*/false, /*unrecorded=*/"0"},
       {"--weight_decay", text(options_.weight_decay), /*fixed=*/false, /*unrecorded=*/"0"},
       {"--lookahead_end", text(options_.lookahead_end), /*fixed=*/false, /*unrecorded=*/"0"},
+      {"--evaluate_views", text(options_.evaluate_views), /*fixed=*/false, /*unrecorded=*/"1"},
       {"--per_pixel_mean", options_.per_pixel_mean ? "true" : "false", /*fixed=*/false, /*unrecorded=*/"false"},
   };
   for (const RunSetting& setting : OptimizerSettings()) settings.push_back(setting);
@@ -316,10 +330,11 @@ std::vector<RunSetting> Cifar10::Settings(const ProgramRun& run) const {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  std::vector<std::string> arguments = ExpandRecipe(std::vector<std::string>(argv, argv + argc), CifarRecipes());
+  const std::vector<std::string> given(argv, argv + argc);
+  std::vector<std::string> arguments = ExpandRecipe(given, CifarRecipes());
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
-  Cifar10 program;
+  Cifar10 program{std::string(RecipeName(given))};
   return TrainingMain(static_cast<int>(arguments.size()), pointers.data(), kUsage, program);
 }

@@ -83,7 +83,13 @@ absl::Status CifarProgram::OpenData(ProgramRun& run) {
   if (options_.epochs > 0) {
     run.training.steps = static_cast<int64_t>(std::floor(options_.epochs * static_cast<double>(EpochSteps(run))));
     // The slow weights are the model, so the run ends when they have moved.
-    if (const int64_t every = options_.optimizer.lookahead; every > 0) run.training.steps -= run.training.steps % every;
+    const int64_t every = std::max<int64_t>(options_.optimizer.lookahead, 1);
+    run.training.steps -= run.training.steps % every;
+    if (run.training.steps == 0) {
+      return absl::InvalidArgumentError(absl::StrCat("--epochs=", options_.epochs, " of ", EpochSteps(run),
+                                                     " batches is less than ", Counted(every, "step"),
+                                                     every > 1 ? ", which --lookahead needs" : ""));
+    }
   }
   return SetImages(run);
 }

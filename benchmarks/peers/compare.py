@@ -147,6 +147,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=2, help="length of one side's measurement in a round")
     parser.add_argument("--out", default=os.path.join(root, "build/bench"), help="directory for results as CSV and JSON")
     options = parser.parse_args()
+    if not os.access(options.belfry, os.X_OK):
+        parser.error(f"--belfry={options.belfry} is not a program; ./dev bench training builds it")
     machine = table.machine(options.belfry)
     print(machine)
     rows, failed = [], False

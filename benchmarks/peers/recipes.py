@@ -6,7 +6,7 @@ accuracies, seconds of training and of a step, and their ratios.
 
 writes the metrics of each run to a file in --out, which plot_run draws, and the accuracies as curves.svg, over seconds
 of training or, for runs on a busy machine, --over=steps. Runs that are there are not repeated, so an interrupted
-comparison goes on."""
+comparison goes on; --out keeps the options that they had, and no run with others goes there."""
 import argparse
 import json
 import os
@@ -18,6 +18,8 @@ import sys
 import side
 
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+SIDES = [f"{framework} {dtype}" for framework in ("Belfry", "PyTorch") for dtype in ("float32", "bfloat16")]
 COLOURS = {"Belfry": "#c2410c", "PyTorch": "#1d4ed8"}
 
 
@@ -25,16 +27,32 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", default="speedrun", choices=["speedrun", "record", "resnet"])
     parser.add_argument("--data_dir", required=True, help="CIFAR-10's binary files")
-    parser.add_argument("--belfry", default="build/release/bin/cifar10")
+    parser.add_argument("--belfry", default=str(ROOT / "build/release/bin/cifar10"))
     parser.add_argument("--python", default=sys.executable, help="a Python with PyTorch")
     parser.add_argument("--seeds", default="1,2,3")
-    parser.add_argument("--sides", default="Belfry float32,Belfry bfloat16,PyTorch float32,PyTorch bfloat16")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--sides", default=",".join(SIDES))
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--epochs", type=float, default=0, help="0: the recipe's")
     parser.add_argument("--evaluate_every_epochs", type=int, default=1)
     parser.add_argument("--over", default="seconds", choices=["seconds", "steps"], help="of the picture")
     parser.add_argument("--out", required=True, help="folder for the metrics")
-    return parser.parse_args()
+    options = parser.parse_args()
+    for name in options.sides.split(","):
+        if name not in SIDES:
+            parser.error(f"--sides: '{name}' is unknown; the sides are {', '.join(SIDES)}")
+    for path in (options.belfry, os.path.join(options.data_dir, "")):
+        if not os.path.exists(path):
+            parser.error(f"{path} does not exist")
+    return options
+
+
+def keep(options, out):
+    """Writes what runs depend on to --out; ends the program if the runs there had other values."""
+    used = {name: getattr(options, name) for name in ("recipe", "data_dir", "threads", "epochs", "evaluate_every_epochs")}
+    path = out / "options.json"
+    if path.exists() and (there := json.loads(path.read_text())) != used:
+        sys.exit(f"{out} has runs with {there}, and these would have {used}; name another --out")
+    path.write_text(json.dumps(used) + "\n")
 
 
 def command(options, name, seed, log):
@@ -59,8 +77,10 @@ def curve(log):
 
 
 def step_seconds(log):
-    """Seconds of training a step, by the lines after the first, whose steps are slower."""
+    """Seconds of training a step, by the lines after the first, whose steps are slower; None if there are none."""
     lines = [line for line in map(json.loads, log.read_text().splitlines()) if "seconds_step" in line]
+    if len(lines) < 2:
+        return None
     seconds = sum(line.get(f"seconds_{part}", 0) for line in lines[1:] for part in ("input", "step", "other"))
     return seconds / (lines[-1]["step"] - lines[0]["step"])
 
@@ -72,7 +92,8 @@ def draw(runs, over, path):
     width, height, left, bottom = 640, 360, 50, 40
     end = max(points[-1][0] for _, points in curves)
     accuracies = [accuracy for _, points in curves for _, accuracy in points]
-    low, high = min(accuracies) // 0.05 * 0.05, -(-max(accuracies) // 0.05) * 0.05
+    low = min(accuracies) // 0.05 * 0.05
+    high = max(-(-max(accuracies) // 0.05) * 0.05, low + 0.05)
 
     def place(x, accuracy):
         return (left + x / end * (width - left - 20),
@@ -107,6 +128,7 @@ def main():
     options = arguments()
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
+    keep(options, out)
     environment = {**os.environ, **side.ENVIRONMENT, "OMP_NUM_THREADS": str(options.threads)}
     names, runs, steps = options.sides.split(","), {}, {}
     for seed in options.seeds.split(","):
@@ -124,10 +146,12 @@ def main():
         reached, seconds = [100 * points[-1][2] for points in curves], [points[-1][0] for points in curves]
         print(f"| {name} | {', '.join(f'{value:.2f}' for value in reached)} % | {statistics.mean(reached):.2f} % | "
               f"{statistics.median(seconds):.1f} [{min(seconds):.1f} .. {max(seconds):.1f}] | "
-              f"{', '.join(f'{value:.2f}' for value in steps[name])} |")
+              f"{', '.join(f'{value:.2f}' if value else '-' for value in steps[name])} |")
     for ours in (name for name in names if name.startswith("Belfry")):
         for theirs in (name for name in names if not name.startswith("Belfry")):
-            ratios = [a / b for a, b in zip(steps[ours], steps[theirs])]
+            ratios = [a / b for a, b in zip(steps[ours], steps[theirs]) if a and b]
+            if not ratios:
+                continue
             print(f"{ours} takes {statistics.median(ratios):.2f} [{min(ratios):.2f} .. {max(ratios):.2f}] of the time of "
                   f"{theirs}, medians over the seeds")
     draw(runs, options.over, out / "curves.svg")

@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import pathlib
+import sys
 import time
 
 import torch
@@ -40,6 +41,8 @@ class Data:
         folder = pathlib.Path(options.data_dir)
         if not (folder / "data_batch_1.bin").exists():
             folder = folder / "cifar-10-batches-bin"
+        if not (folder / "data_batch_1.bin").exists():
+            sys.exit(f"--data_dir={options.data_dir} has no data_batch_1.bin, nor a folder cifar-10-batches-bin with one")
         train, labels = read_images(sorted(folder.glob("data_batch_*.bin")), options.limit)
         test, test_labels = read_images([folder / "test_batch.bin"], options.test_limit)
         self.per_pixel = options.recipe == "resnet"
@@ -279,6 +282,9 @@ def train(options, model, data, log):
     lookahead = Lookahead(model) if options.recipe == "speedrun" else None
     if lookahead and not options.steps:
         steps -= steps % 5
+    if steps < 1 or in_epoch < 1:
+        sys.exit(f"nothing to train: batches of {batch} from {len(data.train)} images make {in_epoch} steps an epoch, and "
+                 f"the run would have {steps}{', a multiple of the 5 of lookahead' if lookahead else ''}")
     optimizers = make_optimizers(options.recipe, model, batch)
     compiled = torch.compile(model) if options.compile else model
     reduction = "sum" if drop else "mean"
@@ -313,7 +319,8 @@ def train(options, model, data, log):
                 print(f"step {step - 1}  loss {mean:.4f}", flush=True)
             if step == steps:
                 break
-        if (epoch + 1) % options.evaluate_every_epochs == 0 and step < steps:
+        every = options.evaluate_every_epochs
+        if every and (epoch + 1) % every == 0 and step < steps:
             reached = accuracy(model, data, recipe["views"], autocast)
             log({"step": step, "test_accuracy": reached})
             print(f"epoch {epoch + 1}  loss {mean:.4f}  accuracy {100 * reached:.2f} %  {seconds:.1f} s", flush=True)
@@ -350,7 +357,7 @@ def parse(arguments=None):
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--compile", action="store_true", help="by torch.compile")
-    parser.add_argument("--evaluate_every_epochs", type=int, default=1)
+    parser.add_argument("--evaluate_every_epochs", type=int, default=1, help="0: only at the end")
     parser.add_argument("--print_every", type=int, default=0, help="steps between lines; 0: none but those of epochs")
     parser.add_argument("--log", default="", help="file for a JSON object a line")
     return parser.parse_args(arguments)

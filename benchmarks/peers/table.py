@@ -30,6 +30,11 @@ def ratio(side, other):
     return statistics.median(a / b for a, b in zip(side.rates, other.rates)) if other else None
 
 
+def rate(value):
+    """A rate with three digits at least."""
+    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"
+
+
 def text(rows):
     first = rows[0]
     unit = "steps/s" if first["model"] == "s5" else "tokens/s" if first["model"].startswith("gpt") else "images/s"
@@ -38,10 +43,10 @@ def text(rows):
              f"  {'':34} {'median':>10} {'[slowest .. fastest]':>22} {'peak MiB':>9} {'cores':>6} "
              f"{'/ cpu s':>10} {'/ best peer':>12}"]
     for r in rows:
-        spread = f"[{r['slowest']:.0f} .. {r['fastest']:.0f}]"
+        spread = f"[{rate(r['slowest'])} .. {rate(r['fastest'])}]"
         ratio_text = f"{r['ratio_to_best_peer']:.3f}" if r["ratio_to_best_peer"] else "-"
-        lines.append(f"  {r['side']:34} {r['median']:10.0f} {spread:>22} {r['peak_mib']:9.0f} "
-                     f"{r['cores_used']:6.2f} {r['per_cpu_second']:10.0f} {ratio_text:>12}")
+        lines.append(f"  {r['side']:34} {rate(r['median']):>10} {spread:>22} {r['peak_mib']:9.0f} "
+                     f"{r['cores_used']:6.2f} {rate(r['per_cpu_second']):>10} {ratio_text:>12}")
         if r["idle_cores"] > 0.02:
             lines.append(f"    while others were timed, it used up to {r['idle_cores']:.2f} cores")
     return "\n".join(lines)
@@ -56,7 +61,7 @@ cores: processor time / time, while it was timed
 
 def summary(rows):
     """A line for each of Belfry's sides that was compared with a peer."""
-    return [f"{r['model']}, {r['dtype']}, {r['threads']} thread(s), {r['side']}: {r['median']:.0f}, "
+    return [f"{r['model']}, {r['dtype']}, {r['threads']} thread(s), {r['side']}: {rate(r['median'])}, "
             f"{r['ratio_to_best_peer']:.3f} of the best peer"
             for r in rows if r["side"].startswith("Belfry") and r["ratio_to_best_peer"]]
 

@@ -208,7 +208,7 @@ Prefetcher::Maker Prefetcher::NewMaker() const {
 }
 
 int64_t Prefetcher::last_batch_size() const {
-  return std::min(options_.batch_size, dataset_.size() - (batches_per_epoch_ - 1) * options_.batch_size);
+  return LastBatchSize(dataset_.size(), options_.batch_size, options_.drop_remainder);
 }
 
 int Prefetcher::local_towers() const {

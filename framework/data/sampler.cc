@@ -24,6 +24,10 @@ int64_t BatchesPerEpoch(int64_t examples, int64_t batch_size, bool drop_remainde
   return examples / batch_size + (remainder && !drop_remainder ? 1 : 0);
 }
 
+int64_t LastBatchSize(int64_t examples, int64_t batch_size, bool drop_remainder) {
+  return std::min(batch_size, examples - (BatchesPerEpoch(examples, batch_size, drop_remainder) - 1) * batch_size);
+}
+
 TowerRange RangeOfTower(int64_t examples, int towers, int tower) {
   BELFRY_CHECK(0 <= tower && tower < towers);
   const int64_t share = examples / towers, longer = examples % towers;

@@ -23,6 +23,8 @@ void ShuffleEpoch(uint64_t seed, int64_t epoch, absl::Span<int64_t> order);
 // Number of batches in an epoch. Batch b takes positions [b * batch_size, (b + 1) * batch_size) of its order. If
 // batch_size does not divide `examples`, the last batch is smaller, or is left out if drop_remainder.
 int64_t BatchesPerEpoch(int64_t examples, int64_t batch_size, bool drop_remainder);
+// Number of examples in the last batch of an epoch. REQUIRES: BatchesPerEpoch(...) > 0.
+int64_t LastBatchSize(int64_t examples, int64_t batch_size, bool drop_remainder);
 
 // The examples [begin, begin + count) of a batch.
 struct TowerRange {

@@ -137,10 +137,11 @@ struct OutputGradient {
 //   dx = factor (d - share (doffset + z dscale)),  factor = scale / sqrt(variance + epsilon)
 //
 // share = 1 / rows, because mean and variance depend on every row of x: d mean / dx = 1 / rows and d variance / dx = 2
-// (x - mean) / rows. If the statistics are fixed, both derivatives and share are 0.
+// (x - mean) / rows. If the statistics are fixed, both derivatives are 0, and dx = factor d.
 //
-// Cost: x and dy are read twice, for the sums and for dx. The ReLU's output is recomputed from x, which takes no memory
-// traffic, whereas reading y would. The sums are complete before dx is written, so dx may be any of the others.
+// Cost: x and dy are read twice, for the sums and for dx. The output of a ReLU that follows immediately is recomputed
+// from x, which takes no memory traffic, whereas reading it would. The sums are complete before dx is written, so dx
+// may be any of the others.
 template <Then then, class T>
 class Gradient {
   using C = Compute<T>;
@@ -150,7 +151,8 @@ class Gradient {
   Gradient(const KernelSpec& spec, bool fixed)
       : rows_(spec.inputs[0].shape),
         sums_(rows_),
-        share_(fixed ? C(0) : 1 / static_cast<C>(std::max<int64_t>(rows_.rows(), 1))),
+        fixed_(fixed),
+        share_(1 / static_cast<C>(std::max<int64_t>(rows_.rows(), 1))),
         epsilon_(static_cast<C>(spec.attrs.Float("epsilon"))) {}
 
   size_t workspace_bytes() const { return LaneNumbers<C, 5>::Bytes(rows_) + sums_.workspace_bytes(); }
@@ -171,6 +173,7 @@ class Gradient {
     } else {
       SumSlopes<true>(space, normal, x, gradient, of);
     }
+    const T* const dy = gradient.sum == nullptr ? gradient.dy : gradient.sum;
     // dx = factor (d - (level + (x - mean) tilt)), the formula above with its constants collected per channel.
     C *const level = lanes.of[3], *const tilt = lanes.of[4];
     for (int64_t c = 0; c < rows_.channels(); ++c) {
@@ -178,6 +181,15 @@ class Gradient {
       of.dscale[c] *= inverse;
       level[c] = share_ * of.doffset[c];
       tilt[c] = share_ * of.dscale[c] * inverse;
+    }
+    if constexpr (then == Then::kNothing) {
+      if (fixed_) {
+        const auto scaled = [=](int64_t lane) {
+          return [factor = normal.At(lane).factor](auto d) { return factor * d; };
+        };
+        MapByChannel(rows_, 2, dx, scaled, dy);
+        return;
+      }
     }
     for (C* numbers : {level, tilt}) rows_.Repeat(numbers);
     MapByChannel(
@@ -187,7 +199,7 @@ class Gradient {
             return n.factor * (Masked<then, T>(out, n(in)) - (level + (in - n.mean) * tilt));
           };
         },
-        x, gradient.sum == nullptr ? gradient.dy : gradient.sum);
+        x, dy);
   }
 
  private:
@@ -215,6 +227,7 @@ class Gradient {
 
   ChannelRows rows_;
   ChannelSums<C, 2> sums_;
+  bool fixed_;
   C share_, epsilon_;
 };
 

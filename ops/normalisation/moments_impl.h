@@ -15,10 +15,10 @@ inline ArgDef Wide(const char* name) { return {.name = name, .type = "U"}; }
 // Mean and biased variance of x over all axes but the last, in one pass over memory. Without rows both are 0.
 //
 // To preserve precision with a large mean, sums of values and squares are of differences from a center, the mean of the
-// first rows of a chunk. The variance of a chunk is then a difference of two numbers, which loses precision only as far
-// as the chunk's mean is many deviations from the center: at worst, if all rows but those first ones are equal, the
-// relative error of the sum times the rows of a chunk over those of a sample. Chunks are combined as in Chan et al.,
-// "Algorithms for Computing the Sample Variance", 1983.
+// first rows of a chunk, its sample. The variance of a chunk is then a difference of two numbers, which loses precision
+// when the chunk's mean is many deviations from the center. At worst all other rows are equal, and the relative error
+// is that of the sum multiplied by the rows of the chunk and divided by those of the sample. Chunks are combined as in
+// Chan et al., "Algorithms for Computing the Sample Variance", 1983.
 template <class C>
 class ChannelMomentsKernel {
  public:

@@ -1,5 +1,5 @@
 // Kernels of 16-bit floats that run the float32 ones: of float16, because neither oneDNN nor Winograd's kernels compute
-// in it; of bfloat16, where the processor has no instructions for it. Internal.
+// in it; of bfloat16, where the processor has no instructions for it, or slow ones. Internal.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 namespace belfry::ops {
 
 // Returns `op`, which has a float32 CPU kernel, with a float16 one, which runs that on copies of its inputs in the
-// workspace and rounds the results. On processors without instructions for bfloat16 its kernel does the same, unless
-// `own` says that the given one converts elements as it reads them.
+// workspace and rounds the results. On processors without fast instructions for bfloat16 its kernel does the same,
+// unless `own` says that the given one converts elements as it reads them.
 OpDef WithSixteenBits(OpDef op, std::function<bool(const KernelSpec&)> own = nullptr);
 
 }  // namespace belfry::ops

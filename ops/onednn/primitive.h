@@ -62,12 +62,14 @@ class Primitive {
   std::unique_ptr<Program> program_;
 };
 
-// Approximate time of bfloat16 products on this processor relative to float32: 0.1 with AMX, 0.5 with AVX512_BF16,
-// above 1 if the library converts or has no implementation.
+// Approximate time of bfloat16 products on this processor relative to float32: 0.1 with AMX, 0.5 with AVX512_BF16 that
+// is faster than float32, above 1 if the library converts or has no implementation. Intel's processors with AMX that a
+// virtual machine hides have an AVX512_BF16 at half the speed of float32, which is not used.
 double BFloat16Time();
 
-// True if products of `dtype` (matmul.h) give the same bits for any number of threads and take no lock. The library's
-// code for AVX-512, in bfloat16 for AVX512_BF16, allows that, and its code for other processors does not.
+// True if products of `dtype` (matmul.h) give the same bits for any number of threads, take no lock, and are no slower
+// than those of float copies. The library's code for AVX-512, in bfloat16 for AVX512_BF16, allows that, and its code
+// for other processors does not.
 bool ProductsRepeat(DType dtype);
 
 // True for the epilogues that the library computes as Belfry does, which primitives take as post_ops. Its ReLU and

@@ -120,7 +120,7 @@ TEST_F(OutputsTest, EventsDoNotChangeTheRun) {
 TEST(Explain, TellsWhatARunCostsAndTheLargestBatch) {
   Experiment run("cpu:2", 12, 0.1);
   const auto steps = [&](int64_t batch) {
-    std::vector<PlannedStep> planned = TrainingSteps(run.step, batch, 50, {});
+    std::vector<PlannedStep> planned = TrainingSteps(run.step, batch, batch == 12 ? 2 : batch, {});
     planned.push_back({"evaluation", run.evaluator->FeedsOf(50), run.evaluator->fetches()});
     return planned;
   };
@@ -146,7 +146,7 @@ TEST(Explain, ProposesNoBatchBeyondTheData) {
   Experiment run("cpu:2", 12, 0.1);
   const auto steps = [&](int64_t batch) {
     EXPECT_LE(batch, 51);
-    return TrainingSteps(run.step, batch, 51, {});
+    return TrainingSteps(run.step, batch, batch, {});
   };
   for (const int64_t examples : {51, 50, 33, 32}) {
     const auto text = ExplainRun(*run.session, steps, 12, 2, examples, std::nullopt);
@@ -157,10 +157,16 @@ TEST(Explain, ProposesNoBatchBeyondTheData) {
   }
 }
 
+TEST(Explain, CountsTheLastBatchOnlyIfItIsSmaller) {
+  Experiment run("cpu:2", 12, 0.1);
+  EXPECT_EQ(TrainingSteps(run.step, 12, 2, {}).size(), 2u);
+  EXPECT_EQ(TrainingSteps(run.step, 12, 12, {}).size(), 1u);
+}
+
 // Names may be longer than a line.
 TEST(Explain, LinesFitIntoAWindow) {
   Experiment run("cpu:2", 12, 0.1);
-  const auto steps = [&](int64_t batch) { return TrainingSteps(run.step, batch, 50, {}); };
+  const auto steps = [&](int64_t batch) { return TrainingSteps(run.step, batch, /*last_batch=*/2, {}); };
   const auto text = ExplainRun(*run.session, steps, 12, 2, 50, std::nullopt);
   ASSERT_TRUE(text.ok()) << text.status();
   for (const absl::string_view line : absl::StrSplit(*text, '\n')) EXPECT_LE(line.size(), 100u) << line;

@@ -37,6 +37,12 @@ TEST(Recipes, TheLastNameCounts) {
               ElementsAre("program", "--rate=0.1", "--recipe=fast", "--recipe=slow"));
 }
 
+TEST(Recipes, HaveTheLastName) {
+  EXPECT_EQ(RecipeName({"program", "--recipe=fast", "-recipe", "slow"}), "slow");
+  EXPECT_EQ(RecipeName({"program", "--recipes=fast"}), "");
+  EXPECT_EQ(RecipeName({"program", "--", "--recipe=fast"}), "");
+}
+
 TEST(Recipes, LeaveOtherCommandLinesAlone) {
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{{},

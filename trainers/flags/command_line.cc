@@ -136,8 +136,9 @@ absl::Status RejectFlags(absl::Span<const absl::string_view> flags, absl::string
     const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
     BELFRY_CHECK(flag != nullptr);
     if (flag->CurrentValue() == flag->DefaultValue()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--", name, "=", flag->CurrentValue(), " does not apply to ", context, "; remove it"));
+    return absl::InvalidArgumentError(absl::StrCat("--", name, "=", flag->CurrentValue(), " does not apply to ",
+                                                   context, "; remove it, or give its default, --", name, "=",
+                                                   flag->DefaultValue()));
   }
   return absl::OkStatus();
 }

@@ -18,24 +18,34 @@ std::optional<absl::string_view> AfterFlag(absl::string_view argument, absl::str
   return argument;
 }
 
+// Those before "--", which positional arguments follow.
+absl::Span<const std::string> Flags(absl::Span<const std::string> arguments) {
+  return arguments.subspan(0, std::find(arguments.begin(), arguments.end(), "--") - arguments.begin());
+}
+
 }  // namespace
+
+absl::string_view RecipeName(absl::Span<const std::string> arguments) {
+  const absl::Span<const std::string> flags = Flags(arguments);
+  absl::string_view name;
+  for (size_t i = 0; i < flags.size(); ++i) {
+    std::optional<absl::string_view> value = AfterFlag(flags[i], "recipe");
+    if (!value.has_value()) continue;
+    if (value->empty() && i + 1 < flags.size()) value = flags[i + 1];
+    name = absl::StripPrefix(*value, "=");
+  }
+  return name;
+}
 
 std::vector<std::string> ExpandRecipe(absl::Span<const std::string> arguments, absl::Span<const Recipe> recipes) {
   std::vector<std::string> all(arguments.begin(), arguments.end());
-  const auto end = std::find(arguments.begin(), arguments.end(), "--");  // positional arguments follow
-  const absl::Span<const std::string> flags = arguments.subspan(0, end - arguments.begin());
+  const absl::Span<const std::string> flags = Flags(arguments);
   const auto given = [&](absl::string_view name) {
     return !name.empty() && std::any_of(flags.begin(), flags.end(), [&](const std::string& argument) {
       return AfterFlag(argument, name).has_value();
     });
   };
-  absl::string_view wanted;
-  for (size_t i = 0; i < flags.size(); ++i) {
-    std::optional<absl::string_view> value = AfterFlag(flags[i], "recipe");
-    if (!value.has_value()) continue;
-    if (value->empty() && i + 1 < flags.size()) value = flags[i + 1];
-    wanted = absl::StripPrefix(*value, "=");
-  }
+  const absl::string_view wanted = RecipeName(arguments);
   std::vector<std::string> added;
   for (const Recipe& recipe : recipes) {
     if (recipe.name != wanted) continue;

@@ -18,7 +18,10 @@ struct Recipe {
   std::vector<RecipeFlag> flags;
 };
 
-// A command line with the flags of the recipe that its last --recipe names in front of its own, which therefore win,
+// The value of the last --recipe of a command line; empty without one.
+absl::string_view RecipeName(absl::Span<const std::string> arguments);
+
+// A command line with the flags of the recipe that RecipeName() names in front of its own, which therefore win,
 // but for those in whose place another flag of the command line stands. Without --recipe, or with an unknown name, the
 // command line as it is.
 std::vector<std::string> ExpandRecipe(absl::Span<const std::string> arguments, absl::Span<const Recipe> recipes);

@@ -53,10 +53,10 @@ void AddRunsInSeries(const models::TrainStep& step, int64_t examples, std::vecto
 
 }  // namespace
 
-std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, int64_t batch_size, int64_t examples,
+std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, int64_t batch_size, int64_t last_batch,
                                        const std::vector<Output>& summaries) {
   std::vector<PlannedStep> steps;
-  const int64_t rest = examples > batch_size ? examples % batch_size : 0;
+  const int64_t rest = last_batch < batch_size ? last_batch : 0;
   if (step.series > 1) {
     AddRunsInSeries(step, batch_size, steps);
     if (rest != 0) AddRunsInSeries(step, rest, steps);

@@ -31,9 +31,10 @@ PlannedStep TrainingStep(const models::TrainStep& step, const data::BatchShape& 
 // The run of tower `index` of each device's series, for a step with towers in series.
 PlannedStep RunInSeries(const models::TrainStep& step, const data::BatchShape& batch, int index);
 
-// The steps that a Trainer prepares: the training step with a full batch; the same with the batch that ends an epoch of
-// `examples`, if that is smaller; the same with summaries, if there are any. Before them, those of towers in series.
-std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, int64_t batch_size, int64_t examples,
+// The steps that a Trainer prepares: the training step with a full batch; the same with the batch that ends an epoch,
+// of `last_batch` examples, if that is smaller and not 0; the same with summaries, if there are any. Before them, those
+// of towers in series.
+std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, int64_t batch_size, int64_t last_batch,
                                        const std::vector<Output>& summaries);
 
 }  // namespace belfry::trainers

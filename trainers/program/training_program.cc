@@ -12,6 +12,7 @@
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/data/resume.h"
+#include "framework/data/sampler.h"
 #include "models/towers/summaries.h"
 #include "ops/builtin_ops.h"
 #include "trainers/callbacks/metrics.h"
@@ -234,7 +235,11 @@ absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Made> made, Make(program, run));
   TrainerOptions& options = run.training;
   const auto planned = [&](int64_t batch_size) {
-    std::vector<PlannedStep> steps = TrainingSteps(made->step, batch_size, run.train->size(), options.summaries);
+    const auto [examples, drops] = std::pair(run.train->size(), run.order.drop_remainder);
+    const int64_t batches = data::BatchesPerEpoch(examples, batch_size, drops);
+    // A run of less than an epoch does not come to its last batch.
+    const int64_t last = options.steps < batches ? batch_size : data::LastBatchSize(examples, batch_size, drops);
+    std::vector<PlannedStep> steps = TrainingSteps(made->step, batch_size, last, options.summaries);
     steps.insert(steps.end(), options.evaluation_steps.begin(), options.evaluation_steps.end());
     return steps;
   };

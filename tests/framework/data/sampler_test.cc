@@ -48,6 +48,13 @@ TEST(BatchesPerEpoch, CountsTheRemainderUnlessItIsDropped) {
   EXPECT_EQ(BatchesPerEpoch(kHuge, kHuge, false), 1);
 }
 
+TEST(LastBatchSize, IsTheRemainderUnlessItIsDropped) {
+  EXPECT_EQ(LastBatchSize(10, 5, false), 5);
+  EXPECT_EQ(LastBatchSize(11, 5, false), 1);
+  EXPECT_EQ(LastBatchSize(11, 5, true), 5);
+  EXPECT_EQ(LastBatchSize(3, 5, false), 3);
+}
+
 TEST(RangeOfTower, CoversTheBatchEvenly) {
   for (int64_t examples : {0, 1, 2, 3, 7, 128}) {
     for (int towers : {1, 2, 3, 8}) {

@@ -25,10 +25,10 @@ TEST_P(PictureNetworksTest, HasThePublishedParameters) {
   EXPECT_EQ(parameters, network.parameters);
 }
 
-// Before training no class is likelier than another by much. The weights of the last layer (Glorot) give logits of
-// features with a mean square of 1/2, as batch norm and ReLU do, a variance of 1. With ten independent normal logits
-// the mean loss over the labels exceeds log(10) by 0.39 in the median, by 1 in 1.7 % of all draws, and by 3 in about
-// one of two million.
+// Before training no class is much likelier than another. Of ten classes, the mean loss over all labels is log(10) for
+// equal logits. For normal logits with a variance of 1, which Glorot's weights make of features with a mean square of
+// 1/2, it is 0.4 more on average; the mean of four images, which share the weights, exceeds that by 1.1 about once in a
+// million.
 TEST_P(PictureNetworksTest, BeginsWithoutAnOpinion) {
   const PictureNetwork& network = GetParam();
   constexpr int64_t kBatch = 4;
@@ -38,6 +38,7 @@ TEST_P(PictureNetworksTest, BeginsWithoutAnOpinion) {
   Start();
   const std::vector<Tensor> values = Run({{images, Random({kBatch, size, size, 3})}}, {logits});
   ASSERT_EQ(values[0].shape(), Shape({kBatch, 10}));
+  double mean = 0;
   for (int64_t row = 0; row < kBatch; ++row) {
     double sum = 0, loss = 0;
     const float* const at = values[0].data<float>() + 10 * row;
@@ -47,8 +48,9 @@ TEST_P(PictureNetworksTest, BeginsWithoutAnOpinion) {
     }
     for (int i = 0; i < 10; ++i) loss += (std::log(sum) - at[i]) / 10;
     EXPECT_GT(loss, std::log(10) - 1e-3);
-    EXPECT_LT(loss, std::log(10) + 3);
+    mean += loss / kBatch;
   }
+  EXPECT_LT(mean, std::log(10) + 1.5);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PictureNetworksTest,

@@ -1,9 +1,13 @@
-// Moments of channels whose first rows, from which the sums are centered, are unlike the others.
+// Moments of channels whose first rows, from which the sums are centered, are unlike the others, and gradients with
+// infinities.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <random>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "ops/array.h"
@@ -65,6 +69,63 @@ TEST_F(MomentsTest, OfFirstRowsFarFromTheOthers) {
 TEST_F(MomentsTest, OfRowsThatDrift) {
   CompareAll(
       1e-3, [](int64_t row) { return 0.1 * static_cast<double>(row); }, 1e-4);
+}
+
+// A channel with a NaN or an infinity has no moments; its neighbours, which share registers with it, have theirs.
+TEST_F(MomentsTest, BesideChannelsThatAreNotFinite) {
+  constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity()};
+  for (const Shape& shape : {Shape({9000, 3}), Shape({3000, 64}), Shape({700, 257})}) {
+    for (const int64_t bad_row : {int64_t{0}, int64_t{3}, shape[0] - 1}) {
+      SCOPED_TRACE(absl::StrCat(shape.ToString(), ", row ", bad_row));
+      Open("cpu:1");
+      const Output x = ops::Placeholder(root_, DType::kFloat32, shape);
+      const auto moments = ops::ChannelMoments(root_, x);
+      const int64_t channels = shape[1], bad = static_cast<int64_t>(TestRandom()() % channels);
+      Tensor values(DType::kFloat32, shape);
+      for (int64_t i = 0; i < values.elements(); ++i) values.data<float>()[i] = static_cast<float>(i / channels % 2);
+      values.data<float>()[bad_row * channels + bad] = kBad[TestRandom()() % 3];
+      const auto step = Prepare({{x, shape}}, {moments.mean, moments.variance});
+      const absl::Status status = step->Run({values});
+      ASSERT_TRUE(status.ok()) << status;
+      for (int64_t c = 0; c < channels; ++c) {
+        const float mean = step->fetched(0).data<float>()[c], variance = step->fetched(1).data<float>()[c];
+        if (c == bad) {
+          EXPECT_FALSE(std::isfinite(mean)) << mean;
+          EXPECT_TRUE(std::isnan(variance)) << variance;
+        } else {
+          EXPECT_NEAR(mean, 0.5, 1e-6) << c;
+          EXPECT_NEAR(variance, 0.25, 1e-6) << c;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(MomentsTest, AnInfiniteGradientWithFixedStatisticsIsThatOfItsElement) {
+  for (const int64_t channels : {5, 16}) {
+    SCOPED_TRACE(channels);
+    Open("cpu:1");
+    const Shape shape = {7, channels};
+    const Output x = ops::Placeholder(root_, DType::kFloat32, shape), dy = ops::Placeholder(root_, x.dtype(), shape);
+    const std::vector<float> ones(channels, 1);
+    const Output one = ops::Const(root_, Tensor::Of<float>(ones, {channels}));
+    const Output y = ops::BatchNormInference(root_, x, one, one, one, one, 0);
+    const auto gradients = Gradients(root_, {y}, {x}, {.grad_ys = {dy}});
+    ASSERT_TRUE(gradients.ok()) << gradients.status();
+    Tensor values(DType::kFloat32, shape), slopes(DType::kFloat32, shape);
+    std::fill_n(values.data<float>(), values.elements(), 2.0F);
+    std::fill_n(slopes.data<float>(), slopes.elements(), 3.0F);
+    const int64_t infinite = 2 * channels + 1;
+    slopes.data<float>()[infinite] = std::numeric_limits<float>::infinity();
+    values.data<float>()[infinite + channels] = std::numeric_limits<float>::infinity();
+    const auto step = Prepare({{x, shape}, {dy, shape}}, {(*gradients)[0]});
+    const absl::Status status = step->Run({values, slopes});
+    ASSERT_TRUE(status.ok()) << status;
+    for (int64_t i = 0; i < values.elements(); ++i) {
+      EXPECT_EQ(step->fetched(0).data<float>()[i], slopes.data<float>()[i]) << i;
+    }
+  }
 }
 
 }  // namespace
