@@ -1,22 +1,15 @@
 #include "benchmarks/machine.h"
 
-#ifdef __x86_64__
-#include <immintrin.h>
-#endif
-
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
-#include <map>
-#include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
+#include "benchmarks/bfloat16_dot_products.h"
 #include "benchmarks/paired_runs.h"
 #include "framework/base/cores.h"
+#include "framework/base/machine/processor.h"
 #include "ops/simd/vector_impl.h"
 
 namespace belfry::benchmarks {
@@ -40,22 +33,6 @@ float MultiplyAdd(float start) {
   return chains[0][0];
 }
 
-#ifdef __x86_64__
-// VDPBF16PS, which adds two products to each of 16 sums.
-__attribute__((target("avx512f,avx512bf16"))) float BFloat16DotProducts(float start) {
-  const __m512 small = _mm512_set1_ps(0.001F);
-  const __m512bh factors = _mm512_cvtne2ps_pbh(small, small);
-  __m512 chains[kChains];
-  for (int i = 0; i < kChains; ++i) chains[i] = _mm512_set1_ps(start + static_cast<float>(i));
-  for (int64_t round = 0; round < kRounds; ++round) {
-#pragma GCC unroll 12
-    for (int i = 0; i < kChains; ++i) chains[i] = _mm512_dpbf16_ps(chains[i], factors, factors);
-  }
-  for (int i = 1; i < kChains; ++i) chains[0] = _mm512_add_ps(chains[0], chains[i]);
-  return _mm512_reduce_add_ps(chains[0]);
-}
-#endif
-
 // Operations per second of a function that does `flops` of them, on `threads` threads: the best of several tries.
 double BestRate(float (*function)(float), double flops, int threads, double seconds) {
   double best = 0;
@@ -73,18 +50,10 @@ double BestRate(float (*function)(float), double flops, int threads, double seco
   return best;
 }
 
-// The values of "model name", "cpu family" and "model" of the first processor.
 std::string ProcessorText() {
-  std::map<std::string, std::string> values;
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line) && !line.empty();) {
-    const std::pair<std::string, std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 1));
-    values[std::string(absl::StripAsciiWhitespace(parts.first))] =
-        std::string(absl::StripAsciiWhitespace(parts.second));
-  }
-  if (values["model name"].empty()) return "unknown processor";
-  if (values["cpu family"].empty()) return values["model name"];
-  return absl::StrCat(values["model name"], ", family ", values["cpu family"], ", model ", values["model"]);
+  const std::string name = ProcessorField("model name"), family = ProcessorField("cpu family");
+  if (name.empty()) return "unknown processor";
+  return family.empty() ? name : absl::StrCat(name, ", family ", family, ", model ", ProcessorField("model"));
 }
 
 }  // namespace
@@ -102,14 +71,9 @@ double FmaPeak(int threads, double seconds) {
 }
 
 double BFloat16Peak(int threads, double seconds) {
-  double best = FmaPeak(threads, seconds);
-#ifdef __x86_64__
-  if (__builtin_cpu_supports("avx512bf16")) {
-    constexpr double kFlops = 4.0 * 16 * kChains * static_cast<double>(kRounds);
-    best = std::max(best, BestRate(BFloat16DotProducts, kFlops, threads, seconds));
-  }
-#endif
-  return best;
+  const double peak = FmaPeak(threads, seconds);
+  if (!HasBFloat16DotProducts()) return peak;
+  return std::max(peak, BestRate(BFloat16DotProducts, kBFloat16DotProductFlops, threads, seconds));
 }
 
 Triad::Triad(int threads) : threads_(threads), a_(kElements), b_(kElements, 1), c_(kElements, 2) {}

@@ -1,17 +1,15 @@
 #include "ops/onednn/primitive.h"
 
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
+#include "framework/base/machine/processor.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
@@ -47,13 +45,9 @@ bool Has(dnnl::cpu_isa wanted) {
 // True for Intel's processors with AVX512_FP16, which came with tiles (AMX) that a virtual machine may hide. Without
 // these they multiply and add half as many bfloat16 numbers in a cycle as float32 ones.
 bool HasSlowDotProducts() {
-#ifdef __x86_64__
-  constexpr unsigned kAvx512Fp16 = 1U << 23;
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __builtin_cpu_is("intel") && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kAvx512Fp16) != 0;
-#else
-  return false;
-#endif
+  static const bool slow =
+      ProcessorField("vendor_id") == "GenuineIntel" && absl::StrContains(ProcessorField("flags"), "avx512_fp16");
+  return slow;
 }
 
 // True if products of bfloat16 are faster than those of float32.

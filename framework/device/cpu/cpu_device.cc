@@ -5,27 +5,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <fstream>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "framework/base/cores.h"
+#include "framework/base/machine/processor.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/tensor.h"
 #include "framework/device/cpu/cpu_event.h"
 
 namespace belfry {
 namespace {
-
-std::string ProcessorName() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(": ", 1));
-    if (parts.size() == 2 && absl::StartsWith(parts[0], "model name")) return parts[1];
-  }
-  return "CPU";
-}
 
 class CpuStream final : public Stream {
  public:
@@ -115,7 +104,8 @@ class CpuDevice final : public Device {
 }  // namespace
 
 std::vector<std::unique_ptr<Device>> OpenCpuDevices(int count, const DeviceOptions& options) {
-  const std::string processor = ProcessorName();
+  std::string processor = ProcessorField("model name");
+  if (processor.empty()) processor = "CPU";
   const std::vector<int> cores = AvailableCores();
   const auto available = static_cast<int>(cores.size());
   const int threads = options.cpu_threads > 0 ? options.cpu_threads : std::max(1, UsableCores() / count);
