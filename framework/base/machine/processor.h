@@ -7,8 +7,9 @@
 
 namespace belfry {
 
-// The value of a field of the first processor in /proc/cpuinfo, such as "model name" or "flags". Empty if there is none:
-// architectures other than x86-64 have few of these. `root` is where the system's /proc lies; tests have their own.
+// The value of a field of the first processor in /proc/cpuinfo, such as "model name" or "flags". Empty if there is
+// none: architectures other than x86-64 have few of these. `root` is where the system's /proc lies; tests have their
+// own.
 std::string ProcessorField(absl::string_view name, const std::string& root = "");
 
 }  // namespace belfry

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/graph/gradients.h"
 #include "ops/array.h"
 #include "ops/nn.h"
 #include "tests/framework/runtime/session_fixture.h"
