@@ -155,8 +155,9 @@ absl::StatusOr<BenchModel> FindModel(const std::string& name) {
     model.loss = ClassifierLoss([network](const Scope& scope, Output images) {
       return network->build(scope, images, {.classes = kImageNetClasses, .dropout = 0});
     });
-  } else if (name == "speedrun") {  // with a first layer that learns, too
+  } else if (name == "speedrun") {
     model.fields[0].shape = {32, 32, 3};
+    model.frozen = {"whiten/weights"};
     model.loss = ClassifierLoss([](const Scope& scope, Output images) { return models::SpeedrunNet(scope, images); });
   } else if (name == "unet") {
     constexpr int64_t kSize = 128;

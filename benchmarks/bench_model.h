@@ -28,9 +28,10 @@ struct BenchModel {
   int64_t units = 1;            // in an example
   UpdateRule update = UpdateRule::kMomentum;
   double learning_rate = kLearningRate;
-  int compared_losses = 5;  // of the first steps, which other programs must reproduce
-  bool narrow = true;       // it also computes in bfloat16 and float16
-  bool parts = true;        // a batch that the towers do not divide evenly is refused
+  int compared_losses = 5;               // of the first steps, which other programs must reproduce
+  bool narrow = true;                    // it also computes in bfloat16 and float16
+  std::vector<std::string> frozen = {};  // variables that are not trained
+  bool parts = true;                     // a batch that the towers do not divide evenly is refused
   // The loss of a tower's batch. `dtype` is the one that the model computes in.
   std::function<Output(const Scope& tower, const models::Batch& batch, DType dtype)> loss;
 };
@@ -41,6 +42,7 @@ struct BenchModel {
 //   resnet20 ...      residual networks with 6n + 2 layers, images 32x32x3
 //   imagenet_NAME     models::PictureNetworks() at their usual size with 1,000 classes and without dropout, batch 32:
 //                     imagenet_resnet50, imagenet_vgg16
+//   speedrun          the network of that recipe of cifar10, images 32x32x3, its whitening drawn at random
 //   unet              U-Net of width 32 with two classes and one channel, images 128x128, batch 8
 //   mlp               784-512-512-10, relu
 //   dlrm              four tables of 100,000 rows of 32, 13 numbers, and two small networks (Naumov et al., 2019),

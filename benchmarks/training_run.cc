@@ -55,6 +55,7 @@ Built BuildTowers(const Scope& scope, const DeviceSet& devices, const BenchModel
     return model.loss(tower, batch, dtype);
   };
   const std::unique_ptr<optim::Optimizer> optimizer = MakeOptimizer(rule, model.learning_rate);
+  options.frozen = model.frozen;
   const models::TrainStep step = models::ReplicateTowers(scope, devices, model.fields, loss, *optimizer, options);
   Built built{.loss = step.loss, .update = step.update, .initialize = step.initialize};
   for (const models::TrainTower& tower : step.towers) {
