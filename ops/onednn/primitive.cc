@@ -51,9 +51,7 @@ bool HasSlowDotProducts() {
 }
 
 // True if products of bfloat16 are faster than those of float32.
-bool MultipliesBFloat16() {
-  return Has(dnnl::cpu_isa::avx512_core_amx) || (Has(dnnl::cpu_isa::avx512_core_bf16) && !HasSlowDotProducts());
-}
+bool MultipliesBFloat16() { return Has(dnnl::cpu_isa::avx512_core_amx) || (HasBFloat16() && !HasSlowDotProducts()); }
 
 absl::Status Bind(Primitive::Program& program, Primitive::Program::Binding& binding, char* address) {
   if (address == binding.bound) return absl::OkStatus();
@@ -80,6 +78,8 @@ Primitive::Primitive(std::unique_ptr<Program> program) : program_(std::move(prog
 Primitive::Primitive(Primitive&&) noexcept = default;
 Primitive& Primitive::operator=(Primitive&&) noexcept = default;
 Primitive::~Primitive() = default;
+
+bool HasBFloat16() { return Has(dnnl::cpu_isa::avx512_core_bf16); }
 
 double BFloat16Time() {
   if (Has(dnnl::cpu_isa::avx512_core_amx)) return 0.1;

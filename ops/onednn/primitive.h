@@ -62,6 +62,9 @@ class Primitive {
   std::unique_ptr<Program> program_;
 };
 
+// True if the library computes in bfloat16 by instructions of this processor (AVX512_BF16, AMX).
+bool HasBFloat16();
+
 // Approximate time of bfloat16 products on this processor relative to float32: 0.1 with AMX, 0.5 with AVX512_BF16 that
 // is faster than float32, above 1 if the library converts or has no implementation. Intel's processors with AMX that a
 // virtual machine hides have an AVX512_BF16 at half the speed of float32, which is not used.

@@ -346,6 +346,13 @@ Output GlobalMaxPool(OpScope scope, Output x, bool keep_dims) {
   return keep_dims ? y : Squeeze(scope, y, {1, 2});
 }
 
+namespace {
+
+// Pooling multiplies little, so it is computed in bfloat16 also where only products of that are slow.
+bool ComputesBFloat16(const KernelSpec&) { return onednn::HasBFloat16(); }
+
+}  // namespace
+
 void RegisterPool(OpRegistry& registry) {
   registry.Add(WithSixteenBits(
       {.name = "MaxPool",
@@ -358,7 +365,8 @@ void RegisterPool(OpRegistry& registry) {
          return {scope.Add("MaxPoolGrad", {node.input(0), node.output(1), dy[0]}, PassedAttrs(node))};
        },
        .kernels = Kernels<float, double, BFloat16>(
-           "CPU", [](auto tag) { return &MakeMaxPool<typename decltype(tag)::type>; })}));
+           "CPU", [](auto tag) { return &MakeMaxPool<typename decltype(tag)::type>; })},
+      ComputesBFloat16));
   registry.Add(WithSixteenBits(
       {.name = "AvgPool",
        .inputs = {{"x"}},
@@ -370,7 +378,8 @@ void RegisterPool(OpRegistry& registry) {
          return {scope.Add("AvgPoolGrad", {node.input(0), dy[0]}, PassedAttrs(node))};
        },
        .kernels = Kernels<float, double, BFloat16>(
-           "CPU", [](auto tag) { return &MakeAvgPool<typename decltype(tag)::type>; })}));
+           "CPU", [](auto tag) { return &MakeAvgPool<typename decltype(tag)::type>; })},
+      ComputesBFloat16));
 }
 
 void RegisterPoolGradients(OpRegistry& registry) {
@@ -382,7 +391,8 @@ void RegisterPoolGradients(OpRegistry& registry) {
                                 .shape = PoolGradShape,
                                 .gradient = NoSecondDerivative(),
                                 .kernels = Kernels<float, double, BFloat16>(
-                                    "CPU", [](auto tag) { return &MakeMaxPoolGrad<typename decltype(tag)::type>; })}));
+                                    "CPU", [](auto tag) { return &MakeMaxPoolGrad<typename decltype(tag)::type>; })},
+                               ComputesBFloat16));
   registry.Add(WithSixteenBits(
       {.name = "AvgPoolGrad",
        .inputs = {{.name = "x", .shape_only = true}, {"dy"}},
@@ -394,7 +404,8 @@ void RegisterPoolGradients(OpRegistry& registry) {
          return {Output(), scope.Add("AvgPool", {ddx[0]}, PassedAttrs(node))};
        },
        .kernels = Kernels<float, double, BFloat16>(
-           "CPU", [](auto tag) { return &MakeAvgPoolGrad<typename decltype(tag)::type>; })}));
+           "CPU", [](auto tag) { return &MakeAvgPoolGrad<typename decltype(tag)::type>; })},
+      ComputesBFloat16));
 }
 
 }  // namespace belfry::ops
