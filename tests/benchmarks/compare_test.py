@@ -94,9 +94,13 @@ class Table(unittest.TestCase):
         self.assertEqual(self.rows[0]["ratio_to_best_peer"], 3)
         self.assertEqual(self.rows[1]["ratio_to_best_peer"], 1)
 
+    def test_rates_have_three_digits_at_least(self):
+        self.assertEqual([table.rate(value) for value in (0.1234, 4.5, 45.67, 100, 12345.6)],
+                         ["0.123", "4.50", "45.7", "100", "12346"])
+
     def test_text_has_spread_and_memory(self):
         text = table.text(self.rows)
-        self.assertIn("[15 .. 36]", text)
+        self.assertIn("[15.0 .. 36.0]", text)
         self.assertIn("3.000", text)
         self.assertNotIn("while others were timed", text)
 
