@@ -9,7 +9,7 @@ namespace belfry::benchmarks {
 bool HasBFloat16DotProducts() { return __builtin_cpu_supports("avx512bf16") != 0; }
 
 __attribute__((target("avx512f,avx512bf16"))) float BFloat16DotProducts(float start) {
-  // As in FmaPeak(). VDPBF16PS adds two products to each of 16 sums.
+  // The chains and rounds of FmaPeak(). VDPBF16PS adds two products to each of 16 sums.
   constexpr int kChains = 12;
   constexpr int64_t kRounds = 100'000;
   static_assert(kBFloat16DotProductFlops == 4.0 * 16 * kChains * kRounds);

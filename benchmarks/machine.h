@@ -15,8 +15,8 @@ std::string MachineText();
 // multiply-add), on `threads` threads: the best of several tries in about `seconds`.
 double FmaPeak(int threads, double seconds = 0.2);
 
-// The same of bfloat16 products that are added up in float32, by the instructions for dot products where the processor
-// has them (AVX512_BF16). At least FmaPeak(). Tiles (AMX) are not measured.
+// Peak rate of bfloat16 products summed in float32, in the units of FmaPeak() and measured in the same way, with the
+// processor's dot-product instructions if it has them (AVX512_BF16). At least FmaPeak(). AMX is not measured.
 double BFloat16Peak(int threads, double seconds = 0.2);
 
 // Memory bandwidth in bytes per second: a[i] = b[i] + s c[i] over arrays that fit in no cache, counted as in STREAM's

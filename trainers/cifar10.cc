@@ -157,7 +157,7 @@ absl::StatusOr<std::optional<optim::LossScaleOptions>> LossScaleFromFlags() {
 
 class Cifar10 final : public CifarProgram {
  public:
-  // `recipe`: that of the command line, whose flags are there as well.
+  // `recipe`: the value of --recipe on the command line, which has been expanded into its flags.
   explicit Cifar10(std::string recipe) : recipe_(std::move(recipe)) {}
 
   absl::Status CheckFlags() const override;
@@ -168,8 +168,8 @@ class Cifar10 final : public CifarProgram {
   std::string recipe_;
 };
 
-// --recipe, where `expanded` is that of the command line, and what only recipes set: --epochs, --evaluate_views, and
-// the rates of groups of variables.
+// Checks --recipe, which must be `expanded`, the recipe of the command line, and the flags that mostly recipes set:
+// --epochs, --evaluate_views, and the rates of groups of variables.
 absl::Status CheckRecipeFlags(absl::string_view expanded) {
   std::vector<absl::string_view> recipes;
   for (const Recipe& recipe : CifarRecipes()) recipes.push_back(recipe.name);

@@ -10,7 +10,7 @@ namespace belfry::ops {
 
 // Returns `op`, which has a float32 CPU kernel, with a float16 one, which runs that on copies of its inputs in the
 // workspace and rounds the results. On processors without fast instructions for bfloat16 its kernel does the same,
-// unless `own` says that the given one converts elements as it reads them.
+// unless `own` says that the given one is as fast for this node.
 OpDef WithSixteenBits(OpDef op, std::function<bool(const KernelSpec&)> own = nullptr);
 
 }  // namespace belfry::ops

@@ -65,9 +65,9 @@ class Primitive {
 // True if the library computes in bfloat16 by instructions of this processor (AVX512_BF16, AMX).
 bool HasBFloat16();
 
-// Approximate time of bfloat16 products on this processor relative to float32: 0.1 with AMX, 0.5 with AVX512_BF16 that
-// is faster than float32, above 1 if the library converts or has no implementation. Intel's processors with AMX that a
-// virtual machine hides have an AVX512_BF16 at half the speed of float32, which is not used.
+// Approximate time of bfloat16 products on this processor relative to float32: 0.1 with AMX, 0.5 with AVX512_BF16,
+// above 1 if the library converts or has no implementation. Intel processors whose AMX a virtual machine hides count as
+// processors without AVX512_BF16, which takes twice the time of float32 there.
 double BFloat16Time();
 
 // True if products of `dtype` (matmul.h) give the same bits for any number of threads, take no lock, and are no slower

@@ -348,7 +348,7 @@ Output GlobalMaxPool(OpScope scope, Output x, bool keep_dims) {
 
 namespace {
 
-// Pooling multiplies little, so it is computed in bfloat16 also where only products of that are slow.
+// Pooling hardly multiplies, so it stays in bfloat16 even where bfloat16 products are slow.
 bool ComputesBFloat16(const KernelSpec&) { return onednn::HasBFloat16(); }
 
 }  // namespace

@@ -235,7 +235,8 @@ absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Made> made, Make(program, run));
   TrainerOptions& options = run.training;
   const auto planned = [&](int64_t batch_size) {
-    const auto [examples, drops] = std::pair(run.train->size(), run.order.drop_remainder);
+    const int64_t examples = run.train->size();
+    const bool drops = run.order.drop_remainder;
     const int64_t batches = data::BatchesPerEpoch(examples, batch_size, drops);
     // A run of less than an epoch does not come to its last batch.
     const int64_t last = options.steps < batches ? batch_size : data::LastBatchSize(examples, batch_size, drops);

@@ -1,4 +1,4 @@
-// What Linux says about the processor. Thread-safe.
+// Processor information from /proc/cpuinfo. Thread-safe.
 #pragma once
 
 #include <string>
