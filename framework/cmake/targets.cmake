@@ -37,7 +37,13 @@ function(belfry_objects name)
   belfry_compile_options(${name})
   # libbelfry_inference leaves out what it does not call.
   target_compile_options(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections;-fdata-sections>")
-  belfry_unite_sources(${name})
+  # Larger units compile sooner; those of what runs in steps stay small, for inlining there changes with the unit.
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
+  if(folder MATCHES "^(ops|framework/(base|collective|device|runtime))")
+    belfry_unite_sources(${name} 8 3)
+  else()
+    belfry_unite_sources(${name} 24 8)
+  endif()
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${arg_LINK})
 endfunction()
@@ -47,7 +53,7 @@ function(belfry_program name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK")
   add_executable(${name} ${arg_SOURCES})
   belfry_compile_options(${name})
-  belfry_unite_sources(${name})
+  belfry_unite_sources(${name} 8 3)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${arg_LINK} belfry)
 endfunction()
@@ -108,15 +114,22 @@ function(belfry_compile_options name)
   if(BELFRY_FUZZ AND NOT folder MATCHES "^(ops|tests|framework/(collective|compiler|device))")
     target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
+  # What is no kernel gains nothing from -O3, which takes a third longer than -O1 (g++ 12). -fexpensive-optimizations fuses
+  # multiplications with additions, so floats keep the bits that the other levels give them. The runtime, which walks plans, is
+  # not among these.
+  if(folder MATCHES "^(framework/(compiler|graph)|models|trainers/(callbacks|chain|loop|prediction|program)|trainers$)")
+    target_compile_options(${name} PRIVATE
+      "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANG_AND_ID:CXX,GNU>>:-O1;-fexpensive-optimizations>")
+  endif()
   # Sanitizers' code takes long to optimise. Nearly all time of the tests is spent in the other folders.
   if(folder MATCHES "^(models|optim|trainers|tests/fake_gpu)")
     target_compile_options(${name} PRIVATE $<$<CONFIG:Sanitize>:-O0>)
   endif()
 endfunction()
 
-# belfry_unit_names(RESULT SIZE FILES...): for each of FILES the name of the unit that it is compiled in, with up to SIZE files of
-# its folder, so that a new file changes units of its own folder only. Folders of one or two files share units.
-function(belfry_unit_names result size)
+# belfry_unit_names(RESULT SIZE SMALL FILES...): for each of FILES the name of the unit that it is compiled in, with up to SIZE
+# files of its folder, so that a new file changes units of its own folder only. Folders of fewer than SMALL files share units.
+function(belfry_unit_names result size small)
   foreach(file IN LISTS ARGN)
     cmake_path(GET file PARENT_PATH folder)
     string(MAKE_C_IDENTIFIER "in_${folder}" folder)
@@ -127,7 +140,7 @@ function(belfry_unit_names result size)
     set(files ${folders})
     list(FILTER files INCLUDE REGEX "^${folder}$")
     list(LENGTH files number)
-    if(number LESS 3)
+    if(number LESS small)
       set(folder small_folders)
     endif()
     if(NOT DEFINED count_${folder})
@@ -140,11 +153,12 @@ function(belfry_unit_names result size)
   set(${result} ${names} PARENT_SCOPE)
 endfunction()
 
-# Compiles the C++ files of target `name` by folder, several as one, in builds that unite sources.
-function(belfry_unite_sources name)
+# belfry_unite_sources(NAME SIZE SMALL): compiles the C++ files of target NAME by folder, several as one, in builds that unite
+# sources: headers are read, and templates instantiated, once a unit.
+function(belfry_unite_sources name size small)
   get_target_property(sources ${name} SOURCES)
   list(FILTER sources INCLUDE REGEX "\\.cc$")
-  belfry_unit_names(units 8 ${sources})
+  belfry_unit_names(units ${size} ${small} ${sources})
   foreach(source unit IN ZIP_LISTS sources units)
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${unit})
   endforeach()
@@ -155,7 +169,7 @@ endfunction()
 # of one. Names in their unnamed namespaces must differ.
 function(belfry_unite_cuda result)
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
-  belfry_unit_names(units 4 ${ARGN})
+  belfry_unit_names(units 4 3 ${ARGN})
   foreach(file unit IN ZIP_LISTS ARGN units)
     string(APPEND text_${unit} "#include \"${folder}/${file}\"\n")
   endforeach()

@@ -20,7 +20,7 @@
 namespace belfry {
 namespace {
 
-constexpr size_t kAlignment = 16;  // of a pack
+constexpr size_t kPackBytes = 16;
 
 // The argument of a launch: the struct that KernelSource's text declares.
 class KernelArgument {
@@ -55,7 +55,7 @@ class KernelArgument {
     const size_t facts = at + entry_ - 24;
     Set(facts, n);
     Set(facts + 8, std::array<uint32_t, 4>{static_cast<uint32_t>(rows), static_cast<uint32_t>(columns), chunks_,
-                                           bits % kAlignment == 0 ? 1u : 0u});
+                                           bits % kPackBytes == 0 ? 1u : 0u});
     ++count_;
     chunks_ += static_cast<uint32_t>((n + source_.chunk - 1) / source_.chunk);
   }
