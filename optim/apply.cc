@@ -8,6 +8,7 @@
 #include "framework/base/memory/hash_table.h"
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
+#include "ops/math.h"
 #include "ops/state.h"
 #include "ops/training.h"
 #include "optim/global_step.h"
@@ -124,6 +125,19 @@ std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, ab
     if (sparse == SparseGradients::kWherePossible) MakeSparse(scope, pairs.back());
   }
   return pairs;
+}
+
+Output L2Regularization(OpScope scope, absl::Span<const Variable> variables, double weight_decay,
+                        const VariableFilter& filter) {
+  const Scope inner = scope.NameScope("l2_regularization");
+  std::vector<Output> squares;
+  for (const Variable& variable : variables) {
+    if (variable.valid() && (filter == nullptr || filter(variable))) {
+      squares.push_back(ops::Sum(inner, ops::Square(inner, variable)));
+    }
+  }
+  if (squares.empty()) return ops::Const(inner, 0.0f);
+  return ops::Scale(inner, ops::AddN(inner, squares), weight_decay / 2);
 }
 
 std::vector<Output> ApplyUpdates(OpScope scope, const Optimizer& optimizer,

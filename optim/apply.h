@@ -27,6 +27,12 @@ std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, ab
 // The trainable variables of the scope's replica, below its variable path.
 std::vector<Variable> TrainableVariables(const Scope& scope);
 
+// weight_decay / 2 times the sum of squares of the variables that `filter` accepts, which have one dtype: a scalar of
+// that dtype whose gradient is weight_decay * variable. A float32 zero if there are none. Optimizers also take weight
+// decay as an option, which saves a pass over memory.
+Output L2Regularization(OpScope scope, absl::Span<const Variable> variables, double weight_decay,
+                        const VariableFilter& filter = IsWeight);
+
 // Updates every variable, or part of one, that has a gradient. Returns their values after the update, in the same
 // order, invalid where there is no gradient; nothing after an error, which sticks to the graph, as those of
 // ApplyGradients.

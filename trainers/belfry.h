@@ -88,7 +88,6 @@
 #include "optim/moving_average.h"
 #include "optim/muon.h"
 #include "optim/parameter_groups.h"
-#include "optim/regularize.h"
 #include "optim/rmsprop.h"
 #include "optim/schedule.h"
 #include "optim/variable_filter.h"

@@ -361,7 +361,7 @@ std::vector<std::string> CheckTree(const fs::path& root) {
   std::map<std::string, size_t> folders;
   for (const std::string& path : paths) ++folders[fs::path(path).parent_path().generic_string()];
   for (const auto& [folder, sources] : folders) {
-    for (const char* product : {"framework", "models", "ops", "trainers"}) {
+    for (const char* product : {"framework", "models", "ops", "optim", "trainers"}) {
       if (absl::StartsWith(folder, product)) checker.CheckFolder(folder, sources);
     }
   }

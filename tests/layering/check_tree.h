@@ -21,7 +21,7 @@ namespace belfry::layering {
 //   ops that the framework needs are found by role (OpDef::role). The names are gathered from the sources of ops.
 // - Names in comments that are written like those of types and functions exist (FindUnknownNames).
 // - The wall clock is read where a date is written (kReadDates), and nowhere else.
-// - No file has more than 500 lines, and no folder of framework, ops or trainers more than 35 sources of its own.
+// - No file has more than 500 lines, and no folder of the product more than 35 sources of its own.
 // - A library links only libraries of its own folder or of folders below it.
 // - Each source file is listed in the CMakeLists.txt of its folder or of one above it.
 std::vector<std::string> CheckTree(const std::filesystem::path& root);

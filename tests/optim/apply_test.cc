@@ -11,7 +11,6 @@
 #include "ops/math.h"
 #include "optim/adam.h"
 #include "optim/descent.h"
-#include "optim/regularize.h"
 #include "tests/optim/graph_runner.h"
 
 namespace belfry::optim {

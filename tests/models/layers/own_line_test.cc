@@ -26,11 +26,11 @@
 #include "ops/summary.h"
 #include "ops/training.h"
 #include "optim/adam.h"
+#include "optim/apply.h"
 #include "optim/clip.h"
 #include "optim/descent.h"
 #include "optim/loss_scale.h"
 #include "optim/moving_average.h"
-#include "optim/regularize.h"
 #include "optim/rmsprop.h"
 #include "tests/models/layers/own_line.h"
 
