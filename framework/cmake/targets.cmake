@@ -114,9 +114,8 @@ function(belfry_compile_options name)
   if(BELFRY_FUZZ AND NOT folder MATCHES "^(ops|tests|framework/(collective|compiler|device))")
     target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
-  # What is no kernel gains nothing from -O3, which takes a third longer than -O1 (g++ 12). -fexpensive-optimizations fuses
-  # multiplications with additions, so floats keep the bits that the other levels give them. The runtime, which walks plans, is
-  # not among these.
+  # These folders compute next to nothing in a step, and -O3 takes a third longer than -O1 (g++ 12). -fexpensive-optimizations
+  # fuses multiplications with additions, as the higher levels do, so that floats are rounded alike.
   if(folder MATCHES "^(framework/(compiler|graph)|models|trainers/(callbacks|chain|loop|prediction|program)|trainers$)")
     target_compile_options(${name} PRIVATE
       "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANG_AND_ID:CXX,GNU>>:-O1;-fexpensive-optimizations>")
