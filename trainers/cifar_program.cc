@@ -1,7 +1,6 @@
 #include "trainers/cifar_program.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -27,27 +26,7 @@
 namespace belfry::trainers {
 namespace {
 
-constexpr int64_t kStaircaseEpochs = 350;
 constexpr int64_t kWhitenEpochs = 3;  // in which the biases of a SpeedrunNet's first layer train
-
-constexpr std::array<absl::string_view, 6> kSchedules = {"cosine",   "staircase", "constant",
-                                                         "triangle", "linear",    "step_decay"};
-
-// A rise from a fifth of the peak to all of it at 23 % of the steps, then a fall to 7 % at the last; 0 from step `end`
-// on, if that comes first.
-optim::Schedule Triangle(double peak, int64_t steps, int64_t end) {
-  const int64_t top = std::max<int64_t>(1, steps * 23 / 100);
-  const auto all = optim::Interpolated({0, top, std::max(steps, top + 1)}, {0.2 * peak, peak, 0.07 * peak});
-  if (end >= steps) return all;
-  std::vector<int64_t> at = {0};
-  if (end - 1 > top) at.push_back(top);
-  if (end > 1) at.push_back(end - 1);
-  std::vector<double> values;
-  for (const int64_t step : at) values.push_back(all.At(step));
-  at.push_back(std::max<int64_t>(end, 1));
-  values.push_back(0);
-  return optim::Interpolated(std::move(at), std::move(values));
-}
 
 int64_t EpochSteps(const ProgramRun& run) {
   return data::BatchesPerEpoch(run.train->size(), run.order.batch_size, run.order.drop_remainder);
@@ -70,8 +49,6 @@ absl::StatusOr<std::string> Place(const std::string& data_dir, bool generated, W
 }
 
 }  // namespace
-
-absl::Span<const absl::string_view> Schedules() { return kSchedules; }
 
 absl::Status CifarProgram::OpenData(ProgramRun& run) {
   ASSIGN_OR_RETURN(const std::string place,
@@ -118,41 +95,27 @@ absl::Status CifarProgram::SetImages(ProgramRun& run) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<optim::Schedule> CifarProgram::MakeSchedule(const ProgramRun& run, double peak) const {
-  const int64_t steps = std::max<int64_t>(run.training.steps, 1);
-  if (options_.schedule == "cosine") return optim::Cosine(peak, steps);
-  if (options_.schedule == "linear") return optim::Polynomial(peak, steps);
-  if (options_.schedule == "triangle") return Triangle(peak, steps, steps);
-  if (options_.schedule == "step_decay") {
-    return optim::Piecewise({steps / 2 - 1, steps * 3 / 4 - 1}, {peak, peak * 0.1, peak * 0.01});
-  }
-  if (options_.schedule != "staircase") return optim::Schedule(peak);
-  const int64_t decay_steps = run.train->size() * kStaircaseEpochs / run.order.batch_size;
-  if (decay_steps > 0) return optim::Exponential(peak, decay_steps, 0.1, true);
-  return absl::InvalidArgumentError(
-      absl::StrFormat("A batch of %d is too large for --schedule=staircase: %d epochs of %d images do not fill a step",
-                      run.order.batch_size, kStaircaseEpochs, run.train->size()));
-}
-
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> CifarProgram::MakeOptimizer(const ProgramRun& run) const {
-  ASSIGN_OR_RETURN(const optim::Schedule schedule, MakeSchedule(run, options_.learning_rate));
+  const ScheduledRun scheduled = ScheduledOf(run);
+  ASSIGN_OR_RETURN(const optim::Schedule schedule,
+                   MakeSchedule(options_.schedule, options_.schedule.learning_rate, scheduled));
   OptimizerChoice choice = options_.optimizer;
-  if (choice.name.empty()) choice.name = options_.momentum == 0 ? "descent" : "momentum";
+  if (choice.name == "default") choice.name = options_.momentum == 0 ? "descent" : "momentum";
   const int64_t steps = std::max<int64_t>(run.training.steps, 1);
   if (options_.lookahead_end > 0) choice.lookahead_alpha = optim::Ramp(1, steps, options_.lookahead_end, 3);
-  if (options_.norm_learning_rate > 0 || options_.head_learning_rate > 0 || options_.weight_decay > 0) {
-    GroupedRates rates{.learning_rate = options_.learning_rate,
+  if (options_.norm_learning_rate > 0 || options_.head_learning_rate > 0 || options_.weight_decay_per_step > 0) {
+    GroupedRates rates{.learning_rate = options_.schedule.learning_rate,
                        .norm_learning_rate = options_.norm_learning_rate,
                        .head_learning_rate = options_.head_learning_rate,
-                       .weight_decay = options_.weight_decay,
+                       .weight_decay = options_.weight_decay_per_step,
                        .momentum = options_.momentum < 0 ? 0.9 : options_.momentum,
                        .nesterov = choice.name == "nesterov",
                        .muon = choice.name == "muon",
-                       .schedule = [&](double peak) { return *MakeSchedule(run, peak); }};
+                       .schedule = [&](double peak) { return *MakeSchedule(options_.schedule, peak, scheduled); }};
     const int64_t whiten_steps = kWhitenEpochs * EpochSteps(run);
-    if (options_.speedrun && options_.schedule == "triangle") {
+    if (options_.speedrun && options_.schedule.name == "triangle") {
       rates.whiten_schedule = [=](double peak) { return Triangle(peak, steps, whiten_steps); };
-    } else if (options_.speedrun && options_.schedule == "linear") {
+    } else if (options_.speedrun && options_.schedule.name == "linear") {
       rates.whiten_schedule = [=](double peak) { return optim::Polynomial(peak, whiten_steps); };
     }
     return WithLookahead(MakeGroupedOptimizer(rates), choice);

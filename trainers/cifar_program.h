@@ -12,6 +12,7 @@
 #include "trainers/datasets/cifar10.h"
 #include "trainers/program/classifier_program.h"
 #include "trainers/program/optimizer_choice.h"
+#include "trainers/program/schedule_choice.h"
 
 namespace belfry::trainers {
 
@@ -21,12 +22,11 @@ struct CifarOptions {
   // network of TensorFlow's tutorial.
   bool speedrun = false, unit_logits = false;
   DType dtype = DType::kFloat32;
-  double learning_rate = 0.1;
-  std::string schedule = "cosine";  // one of Schedules()
-  double momentum = 0;
-  OptimizerChoice optimizer = {};  // with a name: instead of momentum, or descent if that is 0
+  ScheduleChoice schedule = {};
+  double momentum = -1;            // -1: 0 for the tutorial's network, and 0.9 for the others
+  OptimizerChoice optimizer = {};  // "default": momentum, or descent if that is 0
   // GroupedRates; all 0: the rate is one, and decay the model's own.
-  double norm_learning_rate = 0, head_learning_rate = 0, weight_decay = 0;
+  double norm_learning_rate = 0, head_learning_rate = 0, weight_decay_per_step = 0;
   double lookahead_end = 0;         // the slow weights' share at the last step, falling from 1; 0: half throughout
   double epochs = 0;                // instead of TrainerOptions::steps; 0: those
   int64_t evaluate_views = 1;       // models::AverageOverViews
@@ -36,9 +36,6 @@ struct CifarOptions {
   std::string data_dir = {};        // empty or "generated": a generated set
   bool confusion = true;            // the result has the confusion matrix
 };
-
-// "cosine", "staircase", "constant", "triangle", "linear", "step_decay".
-absl::Span<const absl::string_view> Schedules();
 
 // A run of cifar10, but for its flags.
 class CifarProgram : public ClassifierProgram {
@@ -59,7 +56,6 @@ class CifarProgram : public ClassifierProgram {
  private:
   absl::Status SetImages(ProgramRun& run);
   Output Network(const Scope& scope, Output images, bool training) const;
-  absl::StatusOr<optim::Schedule> MakeSchedule(const ProgramRun& run, double peak) const;
 
   Tensor whitening_;  // the first layer's weights of a SpeedrunNet
   data::Cifar10 data_;

@@ -164,11 +164,8 @@ absl::Status CsvRegression::OpenData(ProgramRun& run) {
   return absl::OkStatus();
 }
 
-std::vector<RunSetting> CsvRegression::Settings(const ProgramRun& run) const {
-  return {{"--csv", "a file", /*fixed=*/true},  // whose path may change
-          {"--learning_rate", absl::StrCat(options_.learning_rate)},
-          {"--batch_size", absl::StrCat(run.order.batch_size), /*fixed=*/true},
-          {"--seed", absl::StrCat(run.order.seed), /*fixed=*/true}};
+std::vector<RunSetting> CsvRegression::Settings(const ProgramRun& /*run*/) const {
+  return {{"--csv", "a file", /*fixed=*/true}};  // whose path may change
 }
 
 // Weights belong to columns, so a run goes on only with the columns and the number of rows of its checkpoint.

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/runtime/checkpointer.h"
@@ -17,9 +16,6 @@
 #include "optim/descent.h"
 #include "spdlog/fmt/fmt.h"
 #include "trainers/callbacks/metrics.h"
-#include "trainers/flags/program_flags.h"
-#include "trainers/flags/run_flags.h"
-#include "trainers/flags/session_flags.h"
 #include "trainers/loop/stop_signals.h"
 #include "trainers/loop/trainer.h"
 
@@ -55,19 +51,20 @@ struct Line {
 };
 
 // The device that is asked for, or the only one of --devices.
-absl::StatusOr<std::string> ChooseDevice(const std::string& device, const DeviceSet& devices) {
+absl::StatusOr<std::string> ChooseDevice(const ProgramFlags& flags, const std::string& device,
+                                         const DeviceSet& devices) {
   if (!device.empty()) return device;
   const std::vector<int> towers = devices.TowerDevices();
   if (towers.size() == 1) return devices.device(towers[0]).name().ToString();
-  return absl::InvalidArgumentError(absl::StrCat("--devices=", absl::GetFlag(FLAGS_devices), " opens ", towers.size(),
+  return absl::InvalidArgumentError(absl::StrCat("--devices=", flags.device.devices, " opens ", towers.size(),
                                                  " devices, but one fits the fixed points; choose it by --device, or "
                                                  "give a file by --csv"));
 }
 
-absl::StatusOr<std::unique_ptr<Line>> MakeLine(const DeviceSet& devices, const FixedPointsOptions& options,
-                                               const io::Checkpoint* resume) {
-  ASSIGN_OR_RETURN(const std::string device, ChooseDevice(options.device, devices));
-  ASSIGN_OR_RETURN(const SessionOptions session, SessionOptionsFromFlags(devices));
+absl::StatusOr<std::unique_ptr<Line>> MakeLine(const ProgramFlags& flags, const DeviceSet& devices,
+                                               const FixedPointsOptions& options, const io::Checkpoint* resume) {
+  ASSIGN_OR_RETURN(const std::string device, ChooseDevice(flags, options.device, devices));
+  ASSIGN_OR_RETURN(const SessionOptions session, flags.session.OptionsFor(devices));
   auto made = std::make_unique<Line>();
   const Tensor xs = Tensor::Of<float>({1, 23, 4, 5, 7, 5, 7}), outs = Tensor::Of<float>({3, 5, 7, 9, 11, 13, 15});
   const Scope scope = Scope(made->graph).Device(device);
@@ -92,31 +89,29 @@ absl::StatusOr<std::unique_ptr<Line>> MakeLine(const DeviceSet& devices, const F
 
 }  // namespace
 
-absl::StatusOr<int> FitFixedPoints(World& world, const FixedPointsOptions& options) {
+absl::StatusOr<int> FitFixedPoints(const ProgramFlags& flags, World& world, const FixedPointsOptions& options) {
   if (world.size() > 1) {
     return absl::InvalidArgumentError(
         "linear_regression without --csv trains in one process; give it a file by --csv, or start it alone");
   }
-  TrainerOptions training;
-  RETURN_IF_ERROR(SetTrainerOptions(training, world));
-  ASSIGN_OR_RETURN(const std::string metrics_file, PrepareOutputs());
+  ASSIGN_OR_RETURN(TrainerOptions training, flags.Training(world));
+  ASSIGN_OR_RETURN(const std::string metrics_file, flags.PrepareOutputs());
   std::optional<io::Checkpoint> resume;
-  RETURN_IF_ERROR(FindCheckpoint(
+  RETURN_IF_ERROR(flags.FindCheckpoint(
       {{"--csv", "none", /*fixed=*/true}, {"--learning_rate", absl::StrCat(options.learning_rate)}}, training, resume));
-  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
-  ASSIGN_OR_RETURN(const std::unique_ptr<Line> line, MakeLine(devices, options, training.resume.checkpoint));
+  ASSIGN_OR_RETURN(const DeviceSet devices, flags.session.OpenDevices(world));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Line> line, MakeLine(flags, devices, options, training.resume.checkpoint));
   const int64_t first = resume.has_value() ? resume->step : 0, steps = options.steps;
   if (resume.has_value()) {
     const std::string& changed = training.resume.note;
     fmt::print("Resuming from {}, after step {}\n{}", resume->path, first, changed.empty() ? "" : changed + "\n");
   }
-  ASSIGN_OR_RETURN(const absl::Duration limit, MaxRunTime());
   ASSIGN_OR_RETURN(const auto checkpoints, OpenCheckpoints(*line->session, training));
-  const bool owns_metrics = absl::GetFlag(FLAGS_metrics_file).empty();
+  const bool owns_metrics = flags.metrics_file.empty();
   ASSIGN_OR_RETURN(MetricsWriter metrics,
                    MetricsWriter::Open(metrics_file, owns_metrics ? std::optional(RunStart{first}) : std::nullopt));
   const int64_t log_every = options.log_every == -1 ? kLogEvery : options.log_every;
-  const StopSignals signals(limit);
+  const StopSignals signals(flags.max_run_time);
   int stopped = 0;
   int64_t done = first;
   while (done < steps && stopped == 0) {
@@ -137,7 +132,7 @@ absl::StatusOr<int> FitFixedPoints(World& world, const FixedPointsOptions& optio
     RETURN_IF_ERROR(metrics.Write({{"step", static_cast<double>(i)}, {"loss", loss}, {"w", w}, {"b", b}}));
   }
   if (checkpoints != nullptr) RETURN_IF_ERROR(checkpoints->Finish());
-  if (stopped != 0) fmt::print("{}\n", StoppedText(stopped, done));
+  if (stopped != 0) fmt::print("{}\n", flags.StoppedText(stopped, done));
   if (first >= steps && first > 0) fmt::print("Nothing left to do: {} is at step {}.\n", resume->path, first);
   return stopped;
 }

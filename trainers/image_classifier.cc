@@ -2,63 +2,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "framework/base/status.h"
-#include "trainers/flags/command_line.h"
 #include "trainers/flags/evaluation_flags.h"
-#include "trainers/flags/optimizer_flags.h"
+#include "trainers/flags/model_flags.h"
 #include "trainers/flags/program_flags.h"
-#include "trainers/flags/run_flags.h"
 #include "trainers/picture_program.h"
-
-ABSL_FLAG(std::string, data_dir, "",
-          "Folder with a folder of pictures for each class; or with such folders 'train', and 'val' or 'test', in it. "
-          "Empty: a generated set of 1,800 JPEG files.");
-ABSL_FLAG(std::string, model, "resnet18",
-          "resnet18, resnet34, resnet50, resnet101, resnet152, resnet50_v2, resnet101_v2, resnet152_v2, inception_v3, "
-          "vgg16, alexnet, mobilenet_v2, efficientnet_b0 or vit_s16.");
-ABSL_FLAG(int64_t, size, 0, "Height and width to which pictures are brought; 0: 224, or 64 for the generated set.");
-ABSL_FLAG(double, validation_fraction, 0.1,
-          "Part of --data_dir, drawn by --seed, to evaluate on, if it has no folder for that. 0: none is held out.");
-ABSL_FLAG(double, smallest_area, 0.08,
-          "Training pictures are random parts of this share of the whole, or more; 1: the middle of each.");
-ABSL_FLAG(double, central, 0.875, "Share of the middle of a picture that evaluations look at.");
-ABSL_FLAG(double, colour_jitter, 0, "Range of random changes of brightness, contrast and saturation, from 0 to 1.");
-ABSL_FLAG(double, hue_jitter, 0, "Range of random turns of the hue, as a share of the circle of colours, up to 0.5.");
-ABSL_FLAG(double, rotation, 0,
-          "Degrees by which training pictures are turned at random in either direction, up to 180.");
-ABSL_FLAG(int64_t, cutout, 0,
-          "Edge in pixels of a square that is set to the mean at a random place of each training picture; 0: none.");
-ABSL_FLAG(int64_t, picture_cache, 0,
-          "MiB for decoded pictures of each process, which later passes then need not decode again; 0: none are kept. "
-          "JPEGs are then decoded whole, not at a part of their size, which changes pixels a little.");
-ABSL_FLAG(std::string, picture_cache_folder, "",
-          "Folder on a fast disk for that cache, in a file that ends with the run. Empty: memory.");
-ABSL_FLAG(bool, skip_broken, false,
-          "Decode all files once at the start, and leave out those that are broken. Otherwise one ends the run.");
-ABSL_FLAG(std::string, dtype, "float32",
-          "Type in which the network computes: float32, bfloat16 or float16. Weights and updates are float32 in any "
-          "case.");
-ABSL_FLAG(double, learning_rate, 0.05, "Peak learning rate.");
-ABSL_FLAG(std::string, schedule, "cosine",
-          "Learning rate over the steps. cosine: half a cosine, down to 0 at --steps. constant.");
-ABSL_FLAG(int64_t, warmup_steps, 0, "Steps over which the learning rate rises from 0.");
-ABSL_FLAG(double, weight_decay, 5e-5, "Weight decay of weights.");
-ABSL_FLAG(double, moving_average, 0,
-          "Decay of an exponential moving average of the weights, which evaluation then uses. 0: no average.");
-ABSL_FLAG(double, label_smoothing, 0,
-          "Share of the target that is spread evenly over the classes, of the training loss: 0.1 is usual; 0: none.");
-ABSL_FLAG(double, mixup, 0,
-          "Train on mixtures of two pictures and of their labels, with weights from Beta(mixup, mixup): 0.2 is usual; "
-          "0: none.");
-ABSL_FLAG(std::string, batch_norm, "per_tower",
-          "Pictures over which batch normalisation takes its statistics. per_tower: those of each tower. synchronised: "
-          "those of all towers, so that N towers train as one.");
-ABSL_FLAG(std::vector<std::string>, predict, {},
-          "Picture files, with commas between and none in their names, whose classes are printed at the end of the "
-          "run.");
 
 namespace belfry::trainers {
 namespace {
@@ -78,95 +27,111 @@ constexpr int64_t kPasses = 30;
 
 class ImageClassifier final : public PictureProgram {
  public:
+  explicit ImageClassifier(Flags& flags);
+  ProgramFlags& flags() { return flags_; }
+
   absl::Status CheckFlags() const override;
   absl::Status Configure(ProgramRun& run) override;
   absl::Status OpenData(ProgramRun& run) override;
+
+ private:
+  void AddTraining(Flags& flags);
+  void AddData(Flags& flags);
+
+  ProgramFlags flags_;
+  EvaluationFlags evaluation_;
+  PrecisionFlags precision_;
+  double moving_average_ = 0, mixup_ = 0, smallest_area_ = 0.08, colour_jitter_ = 0;
+  int64_t picture_cache_ = 0;  // MiB
+  std::string batch_norm_ = "per_tower";
 };
 
-absl::Status CheckShare(absl::string_view flag, double value, double least) {
-  if (value >= least && value <= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", value, " must be from ", least, " to 1"));
+ImageClassifier::ImageClassifier(Flags& flags) : flags_(flags), evaluation_(flags), precision_(flags) {
+  options_.schedule.learning_rate = 0.05;
+  AddTraining(flags);
+  AddData(flags);
+}
+
+void ImageClassifier::AddTraining(Flags& flags) {
+  std::vector<absl::string_view> models;
+  for (const models::PictureNetwork& network : models::PictureNetworks()) models.push_back(network.name);
+  flags.Section("Model and optimizer");
+  AddModel(flags, options_.model, OneOf("models", models).Fixed(), "The network.");
+  flags.Add("size", &options_.size, Range(0, 4096).Fixed(),
+            "Height and width to which pictures are brought; 0: 224, or 64 for the generated set.");
+  AddSchedule(flags, options_.schedule);
+  AddOptimizer(flags, options_.optimizer);
+  AddWeightDecay(flags, options_.weight_decay);
+  AddLabelSmoothing(flags, label_smoothing_);
+  AddMovingAverage(flags, moving_average_);
+  AddBatchNorm(flags, batch_norm_);
+}
+
+void ImageClassifier::AddData(Flags& flags) {
+  data::PictureOptions& pictures = options_.pictures;
+  flags.Section("Pictures");
+  AddDataDir(flags, options_.data_dir,
+             "Folder with a folder of pictures for each class; or with such folders 'train', and 'val' or 'test', in "
+             "it. Empty: a generated set of 1,800 JPEG files.");
+  AddValidationFraction(flags, options_.validation_fraction, Below1().Fixed());
+  flags.Add("smallest_area", &smallest_area_, Range(0.01, 1).Recorded(),
+            "Training pictures are random parts of this share of the whole, or more; 1: the middle of each.");
+  flags.Add("central", &options_.central, Range(0.1, 1), "Share of the middle of a picture that evaluations look at.");
+  flags.Add("colour_jitter", &colour_jitter_, Range(0, 1).Recorded(),
+            "Range of random changes of brightness, contrast and saturation, from 0 to 1.");
+  flags.Add("hue_jitter", &pictures.jitter.hue, Range(0, 0.5).Recorded(),
+            "Range of random turns of the hue, as a share of the circle of colours, up to 0.5.");
+  flags.Add("rotation", &pictures.rotation, Range(0, 180).Recorded(),
+            "Degrees by which training pictures are turned at random in either direction, up to 180.");
+  AddCutout(flags, options_.cutout, 4096);
+  AddMixup(flags, mixup_);
+  flags.Add("picture_cache", &picture_cache_, Range(0, 1 << 30),
+            "MiB for decoded pictures of each process, which later passes then need not decode again; 0: none are "
+            "kept. JPEGs are then decoded whole, not at a part of their size, which changes pixels a little.");
+  flags.Add("picture_cache_folder", &pictures.cache.folder,
+            "Folder on a fast disk for that cache, in a file that ends with the run. Empty: memory.");
+  flags.Add("skip_broken", &pictures.skip_broken,
+            "Decode all files once at the start, and leave out those that are broken. Otherwise one ends the run.");
+  AddPredict(
+      flags, options_.predict,
+      "Picture files, with commas between and none in their names, whose classes are printed at the end of the run.");
 }
 
 absl::Status ImageClassifier::CheckFlags() const {
-  std::vector<absl::string_view> models;
-  for (const models::PictureNetwork& network : models::PictureNetworks()) models.push_back(network.name);
-  RETURN_IF_ERROR(CheckChoice("model", absl::GetFlag(FLAGS_model), "models", models));
-  RETURN_IF_ERROR(CheckChoice("schedule", absl::GetFlag(FLAGS_schedule), "schedules", {"cosine", "constant"}));
-  RETURN_IF_ERROR(CheckDType(absl::GetFlag(FLAGS_dtype)));
-  const models::PictureNetwork& network = *models::FindPictureNetwork(absl::GetFlag(FLAGS_model));
-  if (const int64_t size = absl::GetFlag(FLAGS_size); size != 0) {
-    RETURN_IF_ERROR(CheckFlag("size", size, network.smallest, 4096));
-    if (size % network.multiple != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--size=", size, " must be a multiple of ", network.multiple, " for ", network.name));
-    }
+  const models::PictureNetwork& network = *models::FindPictureNetwork(options_.model);
+  if (const int64_t size = options_.size; size != 0 && size < network.smallest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--size=", size, " must be ", network.smallest, " to 4096 for ", network.name));
   }
-  RETURN_IF_ERROR(CheckFlag("warmup_steps", absl::GetFlag(FLAGS_warmup_steps), 0, int64_t{1} << 40));
-  RETURN_IF_ERROR(CheckShare("smallest_area", absl::GetFlag(FLAGS_smallest_area), 0.01));
-  RETURN_IF_ERROR(CheckShare("central", absl::GetFlag(FLAGS_central), 0.1));
-  RETURN_IF_ERROR(CheckShare("colour_jitter", absl::GetFlag(FLAGS_colour_jitter), 0));
-  RETURN_IF_ERROR(CheckFlag("cutout", absl::GetFlag(FLAGS_cutout), 0, 4096));
-  RETURN_IF_ERROR(CheckFlag("picture_cache", absl::GetFlag(FLAGS_picture_cache), 0, int64_t{1} << 30));
-  if (!absl::GetFlag(FLAGS_picture_cache_folder).empty() && absl::GetFlag(FLAGS_picture_cache) == 0) {
-    return absl::InvalidArgumentError("--picture_cache_folder needs --picture_cache");
+  if (options_.size % network.multiple != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--size=", options_.size, " must be a multiple of ", network.multiple, " for ", network.name));
   }
-  if (const double hue = absl::GetFlag(FLAGS_hue_jitter); !(hue >= 0 && hue <= 0.5)) {
-    return absl::InvalidArgumentError(absl::StrCat("--hue_jitter=", hue, " must be from 0 to 0.5"));
-  }
-  if (const double degrees = absl::GetFlag(FLAGS_rotation); !(degrees >= 0 && degrees <= 180)) {
-    return absl::InvalidArgumentError(absl::StrCat("--rotation=", degrees, " must be from 0 to 180"));
-  }
-  RETURN_IF_ERROR(CheckBelow1("validation_fraction", absl::GetFlag(FLAGS_validation_fraction)));
-  RETURN_IF_ERROR(CheckBelow1("label_smoothing", absl::GetFlag(FLAGS_label_smoothing)));
-  RETURN_IF_ERROR(CheckBelow1("moving_average", absl::GetFlag(FLAGS_moving_average)));
-  RETURN_IF_ERROR(CheckAtLeast0("weight_decay", absl::GetFlag(FLAGS_weight_decay)));
-  if (const double mixup = absl::GetFlag(FLAGS_mixup); !(mixup >= 0 && mixup <= 1000)) {
-    return absl::InvalidArgumentError(absl::StrCat("--mixup=", mixup, " must be from 0 to 1000"));
-  }
-  RETURN_IF_ERROR(CheckOptimizerFlags());
-  return CheckLearningRate(absl::GetFlag(FLAGS_learning_rate));
+  if (options_.pictures.cache.folder.empty() || picture_cache_ > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("--picture_cache_folder needs --picture_cache");
 }
 
 absl::Status ImageClassifier::Configure(ProgramRun& run) {
-  RETURN_IF_ERROR(TakeEvaluationFlags(run));
+  RETURN_IF_ERROR(evaluation_.Take(run));
   run.training.unit = "images";
   run.example = "training picture";
-  run.order.mixup = absl::GetFlag(FLAGS_mixup);
-  mixes_ = run.order.mixup > 0;
-  label_smoothing_ = absl::GetFlag(FLAGS_label_smoothing);
-  run.replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
-  ASSIGN_OR_RETURN(run.replicate.batch_norm, models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
-  const double jitter = absl::GetFlag(FLAGS_colour_jitter), smallest = absl::GetFlag(FLAGS_smallest_area);
-  options_ = {.model = absl::GetFlag(FLAGS_model),
-              .size = absl::GetFlag(FLAGS_size),
-              .data_dir = absl::GetFlag(FLAGS_data_dir),
-              .validation_fraction = absl::GetFlag(FLAGS_validation_fraction),
-              .pictures = {.rotation = absl::GetFlag(FLAGS_rotation),
-                           .jitter = {.brightness = jitter,
-                                      .contrast = jitter,
-                                      .saturation = jitter,
-                                      .hue = absl::GetFlag(FLAGS_hue_jitter)},
-                           .cache = {.bytes = absl::GetFlag(FLAGS_picture_cache) << 20,
-                                     .folder = absl::GetFlag(FLAGS_picture_cache_folder)},
-                           .skip_broken = absl::GetFlag(FLAGS_skip_broken)},
-              .cutout = absl::GetFlag(FLAGS_cutout),
-              .central = absl::GetFlag(FLAGS_central),
-              .learning_rate = absl::GetFlag(FLAGS_learning_rate),
-              .schedule = absl::GetFlag(FLAGS_schedule),
-              .warmup_steps = absl::GetFlag(FLAGS_warmup_steps),
-              .weight_decay = absl::GetFlag(FLAGS_weight_decay),
-              .predict = absl::GetFlag(FLAGS_predict)};
-  if (smallest < 1) options_.pictures.random_crop = data::RandomResizedCrop{.min_area = smallest};
-  ASSIGN_OR_RETURN(options_.dtype, ParseDType(absl::GetFlag(FLAGS_dtype)));
-  TakeOptimizerFlags("momentum", options_.optimizer);
+  run.order.mixup = mixup_;
+  mixes_ = mixup_ > 0;
+  run.replicate.moving_average = moving_average_;
+  ASSIGN_OR_RETURN(run.replicate.batch_norm, models::ParseBatchNormPolicy(batch_norm_));
+  data::PictureOptions& pictures = options_.pictures;
+  pictures.jitter.brightness = pictures.jitter.contrast = pictures.jitter.saturation = colour_jitter_;
+  pictures.cache.bytes = picture_cache_ << 20;
+  if (smallest_area_ < 1) pictures.random_crop = data::RandomResizedCrop{.min_area = smallest_area_};
+  ASSIGN_OR_RETURN(options_.dtype, precision_.Take(run.replicate));
+  if (options_.optimizer.name == "default") options_.optimizer.name = "momentum";
   return absl::OkStatus();
 }
 
 absl::Status ImageClassifier::OpenData(ProgramRun& run) {
   RETURN_IF_ERROR(PictureProgram::OpenData(run));
   const int64_t batch = run.order.batch_size;
-  ASSIGN_OR_RETURN(run.training.steps, Steps((kPasses * run.train->size() + batch - 1) / batch));
+  run.training.steps = flags_.StepsOr((kPasses * run.train->size() + batch - 1) / batch);
   return absl::OkStatus();
 }
 
@@ -175,6 +140,7 @@ absl::Status ImageClassifier::OpenData(ProgramRun& run) {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  ImageClassifier program;
-  return TrainingMain(argc, argv, kUsage, program);
+  Flags flags;
+  ImageClassifier program(flags);
+  return TrainingMain(argc, argv, kUsage, program.flags(), program);
 }

@@ -60,17 +60,15 @@ absl::Status LanguageProgram::OpenData(ProgramRun& run) {
 }
 
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> LanguageProgram::MakeOptimizer(const ProgramRun& run) const {
-  const double rate = options_.learning_rate;
-  const int64_t steps = run.training.steps, warmup = options_.warmup_steps;
-  optim::Schedule schedule = rate;
-  if (options_.schedule == "cosine") schedule = optim::Cosine(rate, std::max<int64_t>(steps, 1), rate / 10);
-  if (warmup > 0) schedule = optim::WarmUp(schedule, warmup);
+  const int64_t steps = run.training.steps, warmup = options_.schedule.warmup_steps;
   if (!run.explain && run.world.rank() == 0 && steps > 0 && steps < warmup) {
     spdlog::warn("--steps={} ends within the warm-up of --warmup_steps={}, at {:.0f}% of --learning_rate={}", steps,
-                 warmup, 100.0 * static_cast<double>(steps) / static_cast<double>(warmup), rate);
+                 warmup, 100.0 * static_cast<double>(steps) / static_cast<double>(warmup),
+                 options_.schedule.learning_rate);
   }
   OptimizerChoice choice = options_.optimizer;
-  choice.learning_rate = schedule;
+  ASSIGN_OR_RETURN(choice.learning_rate,
+                   MakeSchedule(options_.schedule, options_.schedule.learning_rate, ScheduledOf(run)));
   choice.beta2 = 0.95;
   choice.weight_decay = options_.weight_decay;
   choice.hidden = optim::NameMatches("layer*");

@@ -12,6 +12,7 @@
 #include "trainers/language_data.h"
 #include "trainers/program/classifier_program.h"
 #include "trainers/program/optimizer_choice.h"
+#include "trainers/program/schedule_choice.h"
 
 namespace belfry::trainers {
 
@@ -21,9 +22,7 @@ absl::StatusOr<models::TransformerOptions> NamedTransformer(absl::string_view na
 struct LanguageOptions {
   models::TransformerOptions model = {};  // but for the vocabulary, which is that of the data
   LanguageDataOptions data = {};
-  double learning_rate = 3e-3;
-  std::string schedule = "cosine";  // or "constant"
-  int64_t warmup_steps = 100;
+  ScheduleChoice schedule = {};
   double weight_decay = 0.1;
   OptimizerChoice optimizer = {.name = "adamw"};
   std::string prompt = {};  // of the sample

@@ -1,26 +1,12 @@
 // Linear regression of seven fixed points, or of a CSV file.
-#include <limits>
 #include <string>
 
-#include "absl/flags/flag.h"
 #include "framework/base/status.h"
 #include "spdlog/fmt/fmt.h"
 #include "trainers/csv_regression.h"
 #include "trainers/fixed_points.h"
-#include "trainers/flags/command_line.h"
+#include "trainers/flags/model_flags.h"
 #include "trainers/flags/program_flags.h"
-#include "trainers/flags/run_flags.h"
-#include "trainers/flags/world_flags.h"
-
-ABSL_FLAG(std::string, device, "",
-          "Device that fits the fixed points, such as /cpu:1. Default: the one that --devices opens.");
-ABSL_FLAG(int64_t, log_every, -1,
-          "Steps between lines of --metrics_file and, for the fixed points, of the output. -1: 100, and the output has "
-          "steps 0, 100, 200, 500, 1000, 2000 and so on.");
-ABSL_FLAG(double, learning_rate, 0.01, "Learning rate of gradient descent.");
-ABSL_FLAG(std::string, csv, "", "CSV file of numbers to fit instead of the fixed points.");
-ABSL_FLAG(int64_t, csv_limit, 1 << 30, "Largest size of --csv in bytes; memory must hold several times as much.");
-ABSL_FLAG(std::string, target, "", "Column of --csv to predict, by name or by number from 0. Default: the last one.");
 
 namespace belfry::trainers {
 namespace {
@@ -43,37 +29,52 @@ constexpr char kUsage[] = R"(Fits a line or a plane by gradient descent.
 With --train_dir both save checkpoints, stop cleanly on Ctrl-C, and resume where they stopped.
 )";
 
-absl::StatusOr<int> FitFile(World& world, int64_t steps) {
-  RETURN_IF_ERROR(CheckFlag("csv_limit", absl::GetFlag(FLAGS_csv_limit), 1, std::numeric_limits<int64_t>::max()));
-  RETURN_IF_ERROR(RejectFlags({"device"}, "linear_regression with --csv, which uses --devices"));
-  const int64_t log_every = absl::GetFlag(FLAGS_log_every);
-  CsvRegression program({.path = absl::GetFlag(FLAGS_csv),
-                         .max_bytes = static_cast<uint64_t>(absl::GetFlag(FLAGS_csv_limit)),
-                         .target = absl::GetFlag(FLAGS_target),
-                         .at_most_all = RejectFlags({"batch_size", "batch_size_per_tower"}, "").ok(),
-                         .learning_rate = absl::GetFlag(FLAGS_learning_rate),
+struct LinearFlags {
+  explicit LinearFlags(Flags& flags);
+
+  ProgramFlags program;
+  std::string csv = {}, target = {}, device = {};
+  int64_t csv_limit = 1 << 30, log_every = -1;
+  double learning_rate = 0.01;
+};
+
+LinearFlags::LinearFlags(Flags& flags) : program(flags) {
+  flags.Section("Regression");
+  flags.Add("csv", &csv, "CSV file of numbers to fit instead of the fixed points.");
+  AddTarget(flags, target);
+  AddCsvLimit(flags, csv_limit);
+  flags.Add("device", &device,
+            "Device that fits the fixed points, such as /cpu:1. Default: the one that --devices opens.");
+  AddLearningRate(flags, learning_rate);
+  flags.Add("log_every", &log_every, Range(1).Or(-1),
+            "Steps between lines of --metrics_file and, for the fixed points, of the output. -1: 100, and the output "
+            "has steps 0, 100, 200, 500, 1000, 2000 and so on.");
+}
+
+absl::StatusOr<int> FitFile(LinearFlags& flags, World& world, int64_t steps) {
+  const Flags& all = flags.program.all;
+  RETURN_IF_ERROR(all.Reject({"device"}, "linear_regression with --csv, which uses --devices"));
+  CsvRegression program({.path = flags.csv,
+                         .max_bytes = static_cast<uint64_t>(flags.csv_limit),
+                         .target = flags.target,
+                         .at_most_all = !all.IsSet("batch_size") && !all.IsSet("batch_size_per_tower"),
+                         .learning_rate = flags.learning_rate,
                          .steps = steps,
-                         .log_every = log_every == -1 ? 100 : log_every});
-  return RunTrainingProgram(program, world);
+                         .log_every = flags.log_every == -1 ? 100 : flags.log_every});
+  return RunTrainingProgram(program, flags.program, world);
 }
 
 // Returns the signal that ended the run, or 0.
-absl::StatusOr<int> Run(World& world) {
-  if (const int64_t every = absl::GetFlag(FLAGS_log_every); every != -1) {
-    RETURN_IF_ERROR(CheckFlag("log_every", every, 1, std::numeric_limits<int64_t>::max()));
-  }
-  RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
-  const bool fixed_points = absl::GetFlag(FLAGS_csv).empty();
-  ASSIGN_OR_RETURN(const int64_t steps, Steps(fixed_points ? 100'000 : 2'000));
+absl::StatusOr<int> Run(LinearFlags& flags, World& world) {
+  const int64_t steps = flags.program.StepsOr(flags.csv.empty() ? 100'000 : 2'000);
   if (steps == 0 && world.rank() == 0) fmt::print("Nothing was fitted: --steps=0.\n");
-  if (!fixed_points) return FitFile(world, steps);
-  RETURN_IF_ERROR(RejectFlags({"batch_size", "batch_size_per_tower", "variable_update", "averager", "seed", "target",
-                               "summary_every", "check_replicas_every", "trace"},
-                              "linear_regression without --csv"));
-  return FitFixedPoints(world, {.steps = steps,
-                                .device = absl::GetFlag(FLAGS_device),
-                                .learning_rate = absl::GetFlag(FLAGS_learning_rate),
-                                .log_every = absl::GetFlag(FLAGS_log_every)});
+  if (!flags.csv.empty()) return FitFile(flags, world, steps);
+  RETURN_IF_ERROR(flags.program.all.Reject({"batch_size", "batch_size_per_tower", "variable_update", "averager", "seed",
+                                            "target", "summary_every", "check_replicas_every", "trace"},
+                                           "linear_regression without --csv"));
+  return FitFixedPoints(
+      flags.program, world,
+      {.steps = steps, .device = flags.device, .learning_rate = flags.learning_rate, .log_every = flags.log_every});
 }
 
 }  // namespace
@@ -81,5 +82,7 @@ absl::StatusOr<int> Run(World& world) {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return RunInWorld(argc, argv, kUsage, Run);
+  Flags table;
+  LinearFlags flags(table);
+  return RunInWorld(argc, argv, kUsage, flags.program.device, [&](belfry::World& world) { return Run(flags, world); });
 }

@@ -95,12 +95,12 @@ absl::StatusOr<std::vector<std::string>> ClassesOf(const data::Dataset& dataset,
 absl::Status PictureProgram::OpenData(ProgramRun& run) {
   network_ = models::FindPictureNetwork(options_.model);
   const bool generated = options_.data_dir.empty();
-  size_ = options_.size > 0 ? options_.size : generated ? kGeneratedSize : network_->size;
+  if (options_.size == 0) options_.size = generated ? kGeneratedSize : network_->size;
   ASSIGN_OR_RETURN(const std::string place, Place(options_.data_dir, run.world, SteadyNow() + run.start_timeout));
   data::PictureOptions train = options_.pictures;
-  train.height = train.width = size_;
+  train.height = train.width = options_.size;
   const data::PictureOptions test{
-      .height = size_, .width = size_, .central = options_.central, .skip_broken = train.skip_broken};
+      .height = options_.size, .width = options_.size, .central = options_.central, .skip_broken = train.skip_broken};
   ASSIGN_OR_RETURN(data::TwoViews sets, OpenSets(place, train, test, options_.validation_fraction, run.order.seed));
   train_ = std::move(sets.first);
   test_ = std::move(sets.second);
@@ -131,47 +131,24 @@ absl::Status PictureProgram::OpenData(ProgramRun& run) {
 }
 
 std::vector<RunSetting> PictureProgram::Settings(const ProgramRun& run) const {
-  const auto text = [](auto value) { return absl::StrCat(value); };
   const bool synchronised = run.replicate.batch_norm == models::BatchNormPolicy::kSynchronised;
-  return {{"--model", options_.model, /*fixed=*/true},
-          {"--size", text(size_), /*fixed=*/true},
-          {"classes", absl::StrJoin(classes_, ","), /*fixed=*/true},
-          {"--validation_fraction", text(options_.validation_fraction), /*fixed=*/true},
-          {"--moving_average", text(run.replicate.moving_average), /*fixed=*/true},
-          {"--optimizer", options_.optimizer.name, /*fixed=*/true},
-          {"--lookahead", text(options_.optimizer.lookahead), /*fixed=*/true},
-          {"--batch_size", text(run.order.batch_size), /*fixed=*/true},
-          {"--seed", text(run.order.seed), /*fixed=*/true},
-          {"--steps", text(run.training.steps)},
-          {"--learning_rate", text(options_.learning_rate)},
-          {"--schedule", options_.schedule},
-          {"--warmup_steps", text(options_.warmup_steps)},
-          {"--weight_decay", text(options_.weight_decay)},
-          {"--smallest_area", text(options_.pictures.random_crop ? options_.pictures.random_crop->min_area : 1)},
-          {"--colour_jitter", text(options_.pictures.jitter.brightness)},
-          {"--hue_jitter", text(options_.pictures.jitter.hue)},
-          {"--rotation", text(options_.pictures.rotation)},
-          {"--cutout", text(options_.cutout)},
+  return {{"classes", absl::StrJoin(classes_, ","), /*fixed=*/true},
           {"--picture_cache", options_.pictures.cache.bytes > 0 ? "on" : "off"},
-          {"--dtype", std::string(DTypeName(options_.dtype))},
-          {"--batch_norm", synchronised ? "synchronised" : "per_tower"},
           // Statistics of a tower are those of its share of the batch.
-          {"towers", synchronised ? "any" : text(run.order.towers)},
-          {"--label_smoothing", text(label_smoothing_)},
-          {"--mixup", text(run.order.mixup)}};
+          {"towers", synchronised ? "any" : absl::StrCat(run.order.towers)}};
+}
+
+// True if the loss has the weight decay (PictureNetworkOptions); other optimizers apply it themselves.
+bool PictureProgram::DecaysInLoss() const {
+  const std::string& name = options_.optimizer.name;
+  return name == "momentum" || name == "nesterov" || name == "descent";
 }
 
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> PictureProgram::MakeOptimizer(const ProgramRun& run) const {
-  const double rate = options_.learning_rate;
-  optim::Schedule schedule = rate;
-  if (options_.schedule == "cosine") schedule = optim::Cosine(rate, std::max<int64_t>(run.training.steps, 1));
-  if (options_.warmup_steps > 0) schedule = optim::WarmUp(schedule, options_.warmup_steps);
   OptimizerChoice choice = options_.optimizer;
-  choice.learning_rate = schedule;
-  // The losses of descent and momentum have the weight decay (PictureNetworkOptions); others apply it themselves.
-  if (choice.name == "adamw" || choice.name == "lamb" || choice.name == "lars") {
-    choice.weight_decay = options_.weight_decay;
-  }
+  ASSIGN_OR_RETURN(choice.learning_rate,
+                   MakeSchedule(options_.schedule, options_.schedule.learning_rate, ScheduledOf(run)));
+  choice.weight_decay = DecaysInLoss() ? 0 : options_.weight_decay;
   return trainers::MakeOptimizer(choice);
 }
 
@@ -179,19 +156,18 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> PictureProgram::MakeOptimizer(
 absl::StatusOr<Output> PictureProgram::Logits(const Scope& scope, const models::Batch& batch, bool training) const {
   Output images = batch["image"];
   if (options_.dtype != DType::kFloat32) images = ops::Cast(scope.Named("narrow"), images, options_.dtype);
-  const std::string& optimizer = options_.optimizer.name;
-  const bool in_loss = optimizer == "momentum" || optimizer == "nesterov" || optimizer == "descent";
   const Output logits = network_->build(scope, images,
                                         {.classes = static_cast<int64_t>(classes_.size()),
                                          .training = training,
-                                         .weight_decay = in_loss ? options_.weight_decay : 0});
+                                         .weight_decay = DecaysInLoss() ? options_.weight_decay : 0});
   return ops::Cast(scope.Named("logits"), logits, DType::kFloat32);
 }
 
 std::string PictureProgram::Header(const ProgramRun& run, const models::TrainStep& step) const {
   return absl::StrFormat(
       "Model:    %s, %d parameters\nData:     %d training and %d validation pictures of %d classes, %dx%d\n",
-      options_.model, CountParameters(step), run.train->size(), run.test->size(), classes_.size(), size_, size_);
+      options_.model, CountParameters(step), run.train->size(), run.test->size(), classes_.size(), options_.size,
+      options_.size);
 }
 
 absl::Status PictureProgram::Result(const ProgramRun& run, Session& session, const Trainer& trainer) {

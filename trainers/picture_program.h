@@ -11,6 +11,7 @@
 #include "models/networks/pictures/picture_networks.h"
 #include "trainers/program/classifier_program.h"
 #include "trainers/program/optimizer_choice.h"
+#include "trainers/program/schedule_choice.h"
 
 namespace belfry::trainers {
 
@@ -23,9 +24,7 @@ struct PictureProgramOptions {
   data::PictureOptions pictures = {};  // of the training: the random part, colours; sizes are `size`
   int64_t cutout = 0;                  // ImagePolicy::cutout, in the training
   double central = 0.875;              // PictureOptions::central, in evaluations
-  double learning_rate = 0.1;
-  std::string schedule = "cosine";  // or "constant"
-  int64_t warmup_steps = 0;
+  ScheduleChoice schedule = {};
   double weight_decay = 5e-5;
   OptimizerChoice optimizer = {};
   std::vector<std::string> predict = {};  // files, whose classes are printed at the end
@@ -47,10 +46,10 @@ class PictureProgram : public ClassifierProgram {
   PictureProgramOptions options_;  // to be set before OpenData
 
  private:
+  bool DecaysInLoss() const;
   absl::Status Predict(Session& session) const;
 
   const models::PictureNetwork* network_ = nullptr;
-  int64_t size_ = 0;
   std::vector<std::string> classes_;
   std::unique_ptr<data::Dataset> train_, test_, to_predict_;
 };

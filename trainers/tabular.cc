@@ -1,10 +1,9 @@
 // Trains a model of the rows of a CSV file, with a tower or several on each device, and predicts rows of others.
-#include <limits>
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -13,47 +12,10 @@
 #include "framework/io/checkpoint_directory.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/evaluation_flags.h"
+#include "trainers/flags/model_flags.h"
 #include "trainers/flags/program_flags.h"
-#include "trainers/flags/run_flags.h"
-#include "trainers/flags/session_flags.h"
-#include "trainers/flags/world_flags.h"
 #include "trainers/loop/run_checkpoints.h"
 #include "trainers/tabular/tabular_program.h"
-
-ABSL_FLAG(std::string, data, "", "CSV file of the training rows. Empty: a generated table of customers.");
-ABSL_FLAG(std::string, target, "", "Column to predict, by name or by number from 0. Default: the last one.");
-ABSL_FLAG(std::string, task, "auto",
-          "classification, regression or auto: classes where the target is text, or whole numbers with at most 20 "
-          "different values; otherwise a number.");
-ABSL_FLAG(std::string, columns, "",
-          "Types of columns that are not as they look: zip:category,id:skip. The types are float, integer, category "
-          "and skip.");
-ABSL_FLAG(std::string, separator, ",", "Character between fields, in all files; tab for a tab.");
-ABSL_FLAG(int64_t, csv_limit, 1 << 30, "Largest size of a CSV file in bytes; memory must hold several times as much.");
-ABSL_FLAG(int64_t, min_category_count, 2,
-          "Categories that fewer training rows have count as unknown, as categories that only later files have: so the "
-          "model learns what to think of these.");
-ABSL_FLAG(std::string, validation, "", "CSV file of rows for evaluation. Empty: a part of --data, drawn by --seed.");
-ABSL_FLAG(double, validation_fraction, 0.1,
-          "That part. 0: all rows are trained on, and the figures are those of the same rows.");
-ABSL_FLAG(std::string, model, "wide_and_deep",
-          "wide_and_deep: a linear model of all columns plus a perceptron (Cheng et al., 2016). mlp: the perceptron "
-          "alone.");
-ABSL_FLAG(std::vector<std::string>, hidden, (std::vector<std::string>{"64", "32"}),
-          "Widths of the perceptron's hidden layers. Empty: none.");
-ABSL_FLAG(int64_t, embedding_dim, 0,
-          "Width of the embedding of a category; 0: min(600, 1.6 n^0.56) for n categories, as fastai has it.");
-ABSL_FLAG(double, dropout, 0, "Rate of dropout after every hidden layer.");
-ABSL_FLAG(double, learning_rate, 1e-3, "Learning rate of AdamW.");
-ABSL_FLAG(std::string, schedule, "cosine",
-          "Learning rate over the steps. cosine: half a cosine, down to 0 at --steps. constant.");
-ABSL_FLAG(double, weight_decay, 0.1, "Weight decay of matrices, times the learning rate.");
-ABSL_FLAG(std::string, predict, "",
-          "CSV file of rows to predict, with the target, for figures, or without it: after training or, without "
-          "--data, by the latest "
-          "checkpoint in --train_dir (with --restore_best the best one).");
-ABSL_FLAG(std::string, predictions, "predictions.csv",
-          "CSV file to write for --predict: in each row the target and, for classes, the probability of each.");
 
 namespace belfry::trainers {
 namespace {
@@ -71,132 +33,158 @@ passes over the training rows, at least 500 steps, with 10 evaluations. Checkpoi
 and deviations, so a prediction needs nothing else.)";
 
 constexpr int64_t kPasses = 10, kFewestSteps = 500, kEvaluations = 10;
-constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-
-absl::StatusOr<TableFormat> FormatFromFlags() {
-  const std::string separator = absl::GetFlag(FLAGS_separator);
-  RETURN_IF_ERROR(CheckFlag("csv_limit", absl::GetFlag(FLAGS_csv_limit), 1, kNoLimit));
-  if (separator != "tab" && (separator.size() != 1 || separator.find_first_of("\"\r\n ") != separator.npos)) {
-    return absl::InvalidArgumentError(absl::StrCat("--separator=", separator, " must be one character, or tab"));
-  }
-  return TableFormat{.separator = separator == "tab" ? '\t' : separator[0],
-                     .max_bytes = static_cast<uint64_t>(absl::GetFlag(FLAGS_csv_limit))};
-}
-
-absl::StatusOr<std::vector<int64_t>> HiddenFromFlags() {
-  std::vector<int64_t> hidden;
-  for (const std::string& text : absl::GetFlag(FLAGS_hidden)) {
-    if (text.empty()) continue;
-    if (!absl::SimpleAtoi(text, &hidden.emplace_back()) || hidden.back() < 1 || hidden.back() > 1 << 20) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--hidden: '", text, "' is no width; expected numbers from 1 to ", 1 << 20, ", such as 64,32"));
-    }
-  }
-  return hidden;
-}
-
-absl::StatusOr<TablePrediction> PredictionFromFlags() {
-  TablePrediction prediction{.rows = absl::GetFlag(FLAGS_predict), .predictions = absl::GetFlag(FLAGS_predictions)};
-  ASSIGN_OR_RETURN(prediction.format, FormatFromFlags());
-  if (prediction.rows.empty()) {
-    RETURN_IF_ERROR(RejectFlags({"predictions"}, "a run without --predict"));
-    return prediction;
-  }
-  RETURN_IF_ERROR(CheckOutputFile("predictions", prediction.predictions, "the file",
-                                  {prediction.rows, absl::GetFlag(FLAGS_data), absl::GetFlag(FLAGS_validation)},
-                                  "a file that is read"));
-  return prediction;
-}
 
 class Tabular final : public TabularProgram {
  public:
+  explicit Tabular(Flags& flags);
+  ProgramFlags& flags() { return flags_; }
+
   absl::Status CheckFlags() const override;
   absl::Status Configure(ProgramRun& run) override;
   absl::Status OpenData(ProgramRun& run) override;
+
+  // True for a prediction by a checkpoint, without training.
+  bool only_predicts() const { return !predict_.empty() && options_.data.path.empty(); }
+  // That prediction, in task 0.
+  absl::Status Predict(World& world);
+
+ private:
+  void AddTable(Flags& flags);
+  void AddNetwork(Flags& flags);
+  absl::Status TakeHidden();
+  absl::Status TakePrediction();
+
+  ProgramFlags flags_;
+  EvaluationFlags evaluation_;
+  std::string separator_ = ",", columns_ = {}, model_ = "wide_and_deep";
+  int64_t csv_limit_ = 1 << 30;
+  std::vector<std::string> hidden_ = {"64", "32"}, predict_ = {};
 };
 
+Tabular::Tabular(Flags& flags) : flags_(flags), evaluation_(flags) {
+  options_.prediction.predictions = "predictions.csv";
+  AddTable(flags);
+  AddNetwork(flags);
+}
+
+void Tabular::AddTable(Flags& flags) {
+  TabularDataOptions& data = options_.data;
+  flags.Section("Table");
+  flags.Add("data", &data.path, "CSV file of the training rows. Empty: a generated table of customers.");
+  AddTarget(flags, data.target);
+  flags.Add("task", &data.task, OneOf("tasks", {"auto", "classification", "regression"}),
+            "classification, regression or auto: classes where the target is text, or whole numbers with at most 20 "
+            "different values; otherwise a number.");
+  flags.Add("columns", &columns_,
+            "Types of columns that are not as they look: zip:category,id:skip. The types are float, integer, category "
+            "and skip.");
+  flags.Add("separator", &separator_, "Character between fields, in all files; tab for a tab.");
+  AddCsvLimit(flags, csv_limit_);
+  flags.Add("min_category_count", &data.min_category_count, Range(1),
+            "Categories that fewer training rows have count as unknown, as categories that only later files have: so "
+            "the model learns what to think of these.");
+  flags.Add("validation", &data.validation,
+            "CSV file of rows for evaluation. Empty: a part of --data, drawn by --seed.");
+  AddValidationFraction(flags, data.validation_fraction, Below1());
+  AddPredict(flags, predict_,
+             "CSV file of rows to predict, with the target, for figures, or without it: after training or, without "
+             "--data, by the latest checkpoint in --train_dir (with --restore_best the best one).");
+  flags.Add("predictions", &options_.prediction.predictions,
+            "CSV file to write for --predict: in each row the target and, for classes, the probability of each.");
+}
+
+void Tabular::AddNetwork(Flags& flags) {
+  flags.Section("Model and optimizer (AdamW)");
+  AddModel(flags, model_, OneOf("models", {"wide_and_deep", "mlp"}).Fixed(),
+           "wide_and_deep: a linear model of all columns plus a perceptron (Cheng et al., 2016). mlp: the perceptron "
+           "alone.");
+  flags.Add("hidden", &hidden_, Fixed(), "Widths of the perceptron's hidden layers. Empty: none.");
+  flags.Add("embedding_dim", &options_.model.embedding, Range(0, 1 << 16).Fixed(),
+            "Width of the embedding of a category; 0: min(600, 1.6 n^0.56) for n categories, as fastai has it.");
+  AddDropout(flags, options_.model.dropout);
+  AddSchedule(flags, options_.schedule);
+  AddWeightDecay(flags, options_.weight_decay);
+}
+
+absl::Status Tabular::TakeHidden() {
+  options_.model.hidden.clear();
+  for (const std::string& text : hidden_) {
+    int64_t width = 0;
+    if (text.empty()) continue;
+    if (!absl::SimpleAtoi(text, &width) || width < 1 || width > 1 << 20) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--hidden: '", text, "' is no width; expected numbers from 1 to ", 1 << 20, ", such as 64,32"));
+    }
+    options_.model.hidden.push_back(width);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Tabular::TakePrediction() {
+  if (separator_ != "tab" && (separator_.size() != 1 || separator_.find_first_of("\"\r\n ") != separator_.npos)) {
+    return absl::InvalidArgumentError(absl::StrCat("--separator=", separator_, " must be one character, or tab"));
+  }
+  TablePrediction& prediction = options_.prediction;
+  prediction.format = {.separator = separator_ == "tab" ? '\t' : separator_[0],
+                       .max_bytes = static_cast<uint64_t>(csv_limit_)};
+  if (predict_.empty()) return flags_.all.Reject({"predictions"}, "a run without --predict");
+  if (predict_.size() > 1) return absl::InvalidArgumentError("--predict names several files; expected one");
+  prediction.rows = predict_[0];
+  return CheckOutputFile("predictions", prediction.predictions, "the file",
+                         {prediction.rows, options_.data.path, options_.data.validation}, "a file that is read");
+}
+
 absl::Status Tabular::CheckFlags() const {
-  RETURN_IF_ERROR(CheckChoice("task", absl::GetFlag(FLAGS_task), "tasks", {"auto", "classification", "regression"}));
-  RETURN_IF_ERROR(CheckChoice("model", absl::GetFlag(FLAGS_model), "models", {"wide_and_deep", "mlp"}));
-  RETURN_IF_ERROR(CheckChoice("schedule", absl::GetFlag(FLAGS_schedule), "schedules", {"cosine", "constant"}));
-  RETURN_IF_ERROR(CheckFlag("min_category_count", absl::GetFlag(FLAGS_min_category_count), 1, kNoLimit));
-  RETURN_IF_ERROR(CheckFlag("embedding_dim", absl::GetFlag(FLAGS_embedding_dim), 0, 1 << 16));
-  RETURN_IF_ERROR(CheckBelow1("validation_fraction", absl::GetFlag(FLAGS_validation_fraction)));
-  RETURN_IF_ERROR(CheckBelow1("dropout", absl::GetFlag(FLAGS_dropout)));
-  RETURN_IF_ERROR(CheckAtLeast0("weight_decay", absl::GetFlag(FLAGS_weight_decay)));
-  if (!absl::GetFlag(FLAGS_validation).empty()) {
-    RETURN_IF_ERROR(RejectFlags({"validation_fraction"}, "a run with --validation"));
+  if (!options_.data.validation.empty()) {
+    RETURN_IF_ERROR(flags_.all.Reject({"validation_fraction"}, "a run with --validation"));
   }
-  if (absl::GetFlag(FLAGS_data).empty()) {
-    RETURN_IF_ERROR(RejectFlags({"target", "task", "columns", "separator", "validation"}, "a run without --data"));
-  }
-  return CheckLearningRate(absl::GetFlag(FLAGS_learning_rate));
+  if (!options_.data.path.empty()) return absl::OkStatus();
+  return flags_.all.Reject({"target", "task", "columns", "separator", "validation"}, "a run without --data");
 }
 
 absl::Status Tabular::Configure(ProgramRun& run) {
-  RETURN_IF_ERROR(TakeEvaluationFlags(run, /*evaluates_anyway=*/true));
+  RETURN_IF_ERROR(evaluation_.Take(run, /*evaluates_anyway=*/true));
   run.training.unit = "rows";
-  ASSIGN_OR_RETURN(options_.prediction, PredictionFromFlags());
-  options_.data = {.path = absl::GetFlag(FLAGS_data),
-                   .format = options_.prediction.format,
-                   .target = absl::GetFlag(FLAGS_target),
-                   .task = absl::GetFlag(FLAGS_task),
-                   .min_category_count = absl::GetFlag(FLAGS_min_category_count),
-                   .validation = absl::GetFlag(FLAGS_validation),
-                   .validation_fraction = absl::GetFlag(FLAGS_validation_fraction),
-                   .seed = run.order.seed};
-  absl::StatusOr<std::vector<data::Column>> columns = data::ParseColumns(absl::GetFlag(FLAGS_columns));
+  RETURN_IF_ERROR(TakePrediction());
+  options_.data.format = options_.prediction.format;
+  options_.data.seed = run.order.seed;
+  absl::StatusOr<std::vector<data::Column>> columns = data::ParseColumns(columns_);
   if (!columns.ok()) return absl::InvalidArgumentError(absl::StrCat("--columns: ", columns.status().message()));
   options_.data.columns = *std::move(columns);
-  options_.model.wide = absl::GetFlag(FLAGS_model) == "wide_and_deep";
-  ASSIGN_OR_RETURN(options_.model.hidden, HiddenFromFlags());
-  options_.model.embedding = absl::GetFlag(FLAGS_embedding_dim);
-  options_.model.dropout = absl::GetFlag(FLAGS_dropout);
-  options_.learning_rate = absl::GetFlag(FLAGS_learning_rate);
-  options_.schedule = absl::GetFlag(FLAGS_schedule);
-  options_.weight_decay = absl::GetFlag(FLAGS_weight_decay);
-  return absl::OkStatus();
+  options_.model.wide = model_ == "wide_and_deep";
+  return TakeHidden();
 }
 
 absl::Status Tabular::OpenData(ProgramRun& run) {
   RETURN_IF_ERROR(TabularProgram::OpenData(run));
   const int64_t epoch = data::BatchesPerEpoch(run.train->size(), run.order.batch_size, false);
-  ASSIGN_OR_RETURN(run.training.steps, Steps(std::max(kPasses * epoch, kFewestSteps)));
+  run.training.steps = flags_.StepsOr(std::max(kPasses * epoch, kFewestSteps));
   if (run.training.evaluate_every == 0 && run.evaluate_every_epochs == 0) {
     run.training.evaluate_every = epoch * std::max<int64_t>(1, run.training.steps / (kEvaluations * epoch));
   }
   return absl::OkStatus();
 }
 
-// Predicts by a checkpoint, in task 0 alone.
-absl::Status Predict(World& world) {
-  RETURN_IF_ERROR(RejectFlags({"target", "task", "columns", "min_category_count", "validation", "validation_fraction",
-                               "model", "hidden", "embedding_dim", "steps"},
-                              "a prediction without --data, by the model of a checkpoint"));
-  ASSIGN_OR_RETURN(const TablePrediction prediction, PredictionFromFlags());
-  const std::string directory = absl::GetFlag(FLAGS_train_dir);
+absl::Status Tabular::Predict(World& world) {
+  RETURN_IF_ERROR(flags_.all.Reject({"target", "task", "columns", "min_category_count", "validation",
+                                     "validation_fraction", "model", "hidden", "embedding_dim", "steps"},
+                                    "a prediction without --data, by the model of a checkpoint"));
+  RETURN_IF_ERROR(TakePrediction());
+  const std::string& directory = flags_.training.directory;
   if (directory.empty()) {
     return absl::InvalidArgumentError("--predict needs --data to train on, or --train_dir, which holds a checkpoint");
   }
-  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices(world));
-  ASSIGN_OR_RETURN(const SessionOptions session, SessionOptionsFromFlags(devices));
-  ASSIGN_OR_RETURN(const int64_t batch_size, GlobalBatchSize(static_cast<int>(devices.TowerDevices().size())));
+  ASSIGN_OR_RETURN(const DeviceSet devices, flags_.session.OpenDevices(world));
+  ASSIGN_OR_RETURN(const SessionOptions session, flags_.session.OptionsFor(devices));
+  ASSIGN_OR_RETURN(const int64_t batch_size, flags_.GlobalBatchSize(static_cast<int>(devices.TowerDevices().size())));
   if (world.rank() != 0) return absl::OkStatus();
   const std::string folder = CheckpointFolder(directory);
   ASSIGN_OR_RETURN(const io::Checkpoint checkpoint,
-                   RestoresBest() ? io::LoadBestCheckpoint(folder) : io::LoadLatestCheckpoint(folder));
-  ASSIGN_OR_RETURN(const std::string written, PredictTable(prediction, checkpoint, devices, session, batch_size));
+                   evaluation_.restore_best ? io::LoadBestCheckpoint(folder) : io::LoadLatestCheckpoint(folder));
+  ASSIGN_OR_RETURN(const std::string written,
+                   PredictTable(options_.prediction, checkpoint, devices, session, batch_size));
   absl::PrintF("Predictions: %s; by %s.\n", written, checkpoint.path);
   return absl::OkStatus();
-}
-
-absl::StatusOr<int> Run(World& world) {
-  if (!absl::GetFlag(FLAGS_predict).empty() && absl::GetFlag(FLAGS_data).empty()) {
-    RETURN_IF_ERROR(Predict(world));
-    return 0;
-  }
-  Tabular program;
-  return RunTrainingProgram(program, world);
 }
 
 }  // namespace
@@ -204,5 +192,11 @@ absl::StatusOr<int> Run(World& world) {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return RunInWorld(argc, argv, kUsage, Run);
+  Flags flags;
+  Tabular program(flags);
+  return RunInWorld(argc, argv, kUsage, program.flags().device, [&](belfry::World& world) -> absl::StatusOr<int> {
+    if (!program.only_predicts()) return RunTrainingProgram(program, program.flags(), world);
+    RETURN_IF_ERROR(program.Predict(world));
+    return 0;
+  });
 }

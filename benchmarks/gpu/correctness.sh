@@ -5,9 +5,7 @@
 programs() {
   cd "$kit/bin" &&
     ./list_devices --devices=gpu:1 &&
-    ./linear_regression --devices=gpu:1 --device=/gpu:0 --steps=201 &&
-    ./matpow --devices=gpu:2 --virtual_gpus=2 --size=1000 &&
-    ./towers_by_hand --devices=gpu:2 --virtual_gpus=2 --epochs=2
+    ./linear_regression --devices=gpu:1 --device=/gpu:0 --steps=201
 }
 
 # train NAME FLAGS...: 300 steps of the CIFAR-10 network, and their losses in $out/losses/NAME.jsonl.

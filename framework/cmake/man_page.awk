@@ -8,17 +8,6 @@ function roff(text) {
   return text
 }
 
-# A flag as Abseil prints it: "--name (What it does.); default: value;"
-function option(text,    name, value, at) {
-  name = text
-  sub(/ .*/, "", name)
-  at = index(text, "); default: ")
-  value = substr(text, at + 12)
-  sub(/;$/, "", value)
-  print ".TP\n\\fB" roff(name) "\\fR (default: " roff(value) ")"
-  print roff(substr(text, length(name) + 3, at - length(name) - 3))
-}
-
 function leave_example() { if (example) print ".fi"; example = 0 }
 
 NR == 1 {
@@ -33,14 +22,12 @@ NR == 1 {
   print ".SH DESCRIPTION\n" roff(text)
   next
 }
-/^  Flags from / { leave_example(); if (!flags) print ".SH OPTIONS"; flags = 1; next }
-/^Try --helpfull/ { exit }
+/^Flags, with their defaults:$/ { leave_example(); print ".SH OPTIONS"; flags = 1; next }
 flags {
-  if ($0 == "") next
   line = $0
-  sub(/^ +/, "", line)
-  pending = pending == "" ? line : pending " " line
-  if (pending ~ /\); default: .*;$/) { option(pending); pending = "" }
+  if (sub(/^  --/, "--", line)) print ".TP\n\\fB" roff(line) "\\fR"
+  else if (sub(/^ +/, "", line)) print roff(line)
+  else if (line != "") { sub(/:$/, "", line); print ".SS " roff(line) }
   next
 }
 $0 == "" { blank = 1; next }

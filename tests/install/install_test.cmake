@@ -24,6 +24,8 @@ execute_process(COMMAND ${work_dir}/examples/first_program OUTPUT_VARIABLE text 
 if(NOT text MATCHES "inside the ring: \\(1\\.4, 0\\) (100|9[0-9])%, \\(0\\.1, 0\\.2\\) [0-9]%\n$")
   message(FATAL_ERROR "first_program predicts something else:\n${text}")
 endif()
+run(${work_dir}/examples/matpow cpu:2 100)
+run(${work_dir}/examples/towers_by_hand cpu:2)
 run(${work_dir}/examples/several_tasks ${work_dir}/run)
 execute_process(COMMAND ${work_dir}/examples/halve_rate OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
 if(NOT text MATCHES "the learning rate is now 0\\.01\n.*Stopped after step [0-9]+: the learning rate is small\\.\n")

@@ -92,7 +92,7 @@ endif()
 run(text ${root}/usr/bin/list_devices --version)
 expect("${text}" "Belfry ${version}" "list_devices --version")
 run(page gzip -dc ${root}/usr/share/man/man1/list_devices.1.gz)
-expect("${page}" "^\\.TH LIST\\\\?_DEVICES 1 .*\\.SH NAME\nlist_devices \\\\- lists .*\\.TP\n[^\n]*devices[^\n]*default: \"cpu:1\"[^\n]*\nDevices to open"
+expect("${page}" "^\\.TH LIST\\\\?_DEVICES 1 .*\\.SH NAME\nlist_devices \\\\- lists .*\\.TP\n[^\n]*devices=cpu:1[^\n]*\nDevices to open"
   "the man page of list_devices")
 set(ENV{PKG_CONFIG_PATH} ${root}/usr/lib/pkgconfig)
 run(flags ${pkg-config} --cflags --libs belfry)

@@ -196,6 +196,7 @@ class Checker {
     if (IsSource(path) && !IsListed()) Fail("is in no CMakeLists.txt; list it under SOURCES, or delete it");
     const std::string text = ReadFile(root_ / path);
     if (absl::StartsWith(path, "framework/")) CheckLiterals(text);
+    if (absl::StartsWith(path, "trainers/")) CheckFlags(text);
     for (const CommentName& unknown : FindUnknownNames(text, code_names_)) {
       line_ = unknown.line;
       Fail(absl::StrCat("a comment names ", unknown.name,
@@ -286,6 +287,15 @@ class Checker {
     }
   }
 
+  // A name has one row, so it has one meaning in all programs.
+  void CheckFlags(const std::string& text) {
+    static const std::regex kRow(R"re(\.Add\(\s*"([a-z0-9_]+)",\s*&)re");
+    for (std::sregex_iterator row(text.begin(), text.end(), kRow), end; row != end; ++row) {
+      const auto [first, added] = flags_.emplace((*row)[1], path_);
+      if (!added) Fail(absl::StrCat("adds the flag --", first->first, ", as ", first->second, " does; share the row"));
+    }
+  }
+
   // `spec` is the text after #include.
   void CheckInclude(const std::string& spec) {
     static const std::regex kName(R"re(["<]([^">]+)[">].*)re");
@@ -330,6 +340,7 @@ class Checker {
 
   const fs::path root_;
   const std::set<std::string> op_names_, code_names_;
+  std::map<std::string, std::string> flags_;  // by name, the file that adds each
   std::vector<std::string> breaches_;
   // The file being checked; line 0 stands for the whole file.
   std::string path_;

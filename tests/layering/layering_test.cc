@@ -229,6 +229,13 @@ TEST(FindLiterals, SeesQuotesAndComments) {
   EXPECT_EQ(literals[2].text, "");
 }
 
+TEST_F(Tree, AFlagOfTwoProgramsFails) {
+  WriteHeader("trainers/a.h",
+              "flags.Add(\"rate\", &rate, \"R\"); flags.Add(\n    \"steps\", &steps, Range(1), \"S\");\n");
+  WriteHeader("trainers/b.h", "metrics.Add(\"steps\", 3); flags.Add(\"rate\", &other, \"R\");\n");
+  EXPECT_THAT(Check(), ElementsAre("trainers/b.h: adds the flag --rate, as trainers/a.h does; share the row"));
+}
+
 TEST_F(Tree, LongFileFails) {
   std::string text;
   for (int i = 1; i < 500; ++i) absl::StrAppend(&text, "\n");

@@ -1,12 +1,11 @@
 // A training program of its own: a classifier of the rows of a CSV file by its last column. It shows what a program has
-// to state: data, model, settings, header, result and flags. All else is TrainingMain's
+// to state: data, model, header, result and flags. All else is TrainingMain's
 // (trainers/flags/program_flags.h).
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
@@ -14,16 +13,10 @@
 #include "framework/data/table/csv.h"
 #include "models/networks/mlp.h"
 #include "optim/adam.h"
-#include "trainers/flags/command_line.h"
 #include "trainers/flags/evaluation_flags.h"
+#include "trainers/flags/model_flags.h"
 #include "trainers/flags/program_flags.h"
-#include "trainers/flags/run_flags.h"
 #include "trainers/program/classifier_program.h"
-
-ABSL_FLAG(std::string, csv, "", "CSV file of numbers, with a class in the last column.");
-ABSL_FLAG(std::string, test_csv, "", "The same, for evaluation.");
-ABSL_FLAG(int64_t, hidden, 16, "Units of the hidden layer.");
-ABSL_FLAG(double, learning_rate, 0.01, "Learning rate of Adam.");
 
 namespace belfry::trainers {
 namespace {
@@ -42,14 +35,18 @@ absl::StatusOr<std::unique_ptr<data::Dataset>> ToExamples(const data::Table& tab
 
 class ClassifyRows final : public ClassifierProgram {
  public:
-  absl::Status CheckFlags() const override {
-    RETURN_IF_ERROR(CheckFlag("hidden", absl::GetFlag(FLAGS_hidden), 1, 1 << 20));
-    return CheckLearningRate(absl::GetFlag(FLAGS_learning_rate));
+  explicit ClassifyRows(Flags& flags) : flags_(flags), evaluation_(flags) {
+    flags.Section("Rows");
+    flags.Add("csv", &csv_, "CSV file of numbers, with a class in the last column.");
+    flags.Add("test_csv", &test_csv_, "The same, for evaluation.");
+    flags.Add("hidden", &hidden_, Range(1, 1 << 20).Fixed(), "Units of the hidden layer.");
+    AddLearningRate(flags, learning_rate_);
   }
+  ProgramFlags& flags() { return flags_; }
 
   absl::Status Configure(ProgramRun& run) override {
-    RETURN_IF_ERROR(TakeEvaluationFlags(run));
-    ASSIGN_OR_RETURN(run.training.steps, Steps(/*default_steps=*/500));
+    RETURN_IF_ERROR(evaluation_.Take(run));
+    run.training.steps = flags_.StepsOr(/*default_steps=*/500);
     run.training.unit = "rows";
     run.example = "row";
     return absl::OkStatus();
@@ -59,9 +56,9 @@ class ClassifyRows final : public ClassifierProgram {
     // "-1" is the last column.
     data::CsvOptions options{.columns = {{.name = "-1", .type = data::ColumnType::kCategory}},
                              .others = data::ColumnType::kFloat};
-    ASSIGN_OR_RETURN(const data::Table table, data::ReadCsv(absl::GetFlag(FLAGS_csv), options));
+    ASSIGN_OR_RETURN(const data::Table table, data::ReadCsv(csv_, options));
     options.columns = table.columns;  // the same classes
-    ASSIGN_OR_RETURN(const data::Table test, data::ReadCsv(absl::GetFlag(FLAGS_test_csv), options));
+    ASSIGN_OR_RETURN(const data::Table test, data::ReadCsv(test_csv_, options));
     classes_ = table.columns.back().vocabulary;
     ASSIGN_OR_RETURN(train_, ToExamples(table));
     ASSIGN_OR_RETURN(test_, ToExamples(test));
@@ -70,20 +67,13 @@ class ClassifyRows final : public ClassifierProgram {
     return absl::OkStatus();
   }
 
-  std::vector<RunSetting> Settings(const ProgramRun& run) const override {
-    return {{"--hidden", absl::StrCat(absl::GetFlag(FLAGS_hidden)), /*fixed=*/true},
-            {"--batch_size", absl::StrCat(run.order.batch_size), /*fixed=*/true},
-            {"--seed", absl::StrCat(run.order.seed), /*fixed=*/true},
-            {"--learning_rate", absl::StrCat(absl::GetFlag(FLAGS_learning_rate))}};
-  }
-
   absl::StatusOr<std::unique_ptr<optim::Optimizer>> MakeOptimizer(const ProgramRun&) const override {
-    return std::make_unique<optim::Adam>(optim::AdamOptions{.learning_rate = absl::GetFlag(FLAGS_learning_rate)});
+    return std::make_unique<optim::Adam>(optim::AdamOptions{.learning_rate = learning_rate_});
   }
 
   std::string Header(const ProgramRun& run, const models::TrainStep& step) const override {
-    return absl::StrFormat("Model:    %d hidden units, %d parameters\nData:     %d rows of %d classes\n",
-                           absl::GetFlag(FLAGS_hidden), CountParameters(step), run.train->size(), classes_.size() - 1);
+    return absl::StrFormat("Model:    %d hidden units, %d parameters\nData:     %d rows of %d classes\n", hidden_,
+                           CountParameters(step), run.train->size(), classes_.size() - 1);
   }
 
   absl::Status Result(const ProgramRun&, Session&, const Trainer& trainer) override {
@@ -95,12 +85,15 @@ class ClassifyRows final : public ClassifierProgram {
  protected:
   absl::StatusOr<Output> Logits(const Scope& scope, const models::Batch& batch, bool training) const override {
     return models::Mlp(scope, batch["features"],
-                       {.hidden = {absl::GetFlag(FLAGS_hidden)},
-                        .classes = static_cast<int64_t>(classes_.size()),
-                        .training = training});
+                       {.hidden = {hidden_}, .classes = static_cast<int64_t>(classes_.size()), .training = training});
   }
 
  private:
+  ProgramFlags flags_;
+  EvaluationFlags evaluation_;
+  std::string csv_, test_csv_;
+  int64_t hidden_ = 16;
+  double learning_rate_ = 0.01;
   std::vector<std::string> classes_;  // the first stands for all that the training data lack
   std::unique_ptr<data::Dataset> train_, test_;
 };
@@ -110,6 +103,7 @@ class ClassifyRows final : public ClassifierProgram {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  ClassifyRows program;
-  return TrainingMain(argc, argv, kUsage, program);
+  Flags flags;
+  ClassifyRows program(flags);
+  return TrainingMain(argc, argv, kUsage, program.flags(), program);
 }

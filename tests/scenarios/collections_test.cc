@@ -4,12 +4,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "framework/graph/scope.h"
-#include "ops/builtin_ops.h"
-#include "ops/summary.h"
-#include "trainers/hand_made_towers.h"
+#include "examples/multi_gpu_model.h"
 
-namespace belfry::trainers {
+namespace belfry {
 namespace {
 
 std::vector<DeviceName> CpuDevices(int count) {
@@ -23,7 +20,7 @@ struct Program {
   explicit Program(int towers, int device_count = 4)
       : devices(DeviceSet::Open(absl::StrCat("cpu:", device_count)).value()) {
     const Scope root(graph);
-    train_op = MultiGpuModel(root.NameScope("train"), CpuDevices(towers), 0.1);
+    train_op = MultiGpuModel(root.NameScope("train"), CpuDevices(towers));
     BuildModel(root.NameScope("test").Device("/cpu:0").ReuseVariables(Reuse::kAlways), 0, kTestModels);
     const Node* initialize = InitializeVariables(root);
     auto created = Session::Create(graph, devices);
@@ -45,12 +42,12 @@ TEST(ScenarioCollections, EachTowerIsInAllOfThem) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(towers[i].scope, absl::StrCat("train/tower_", i, "/"));
     EXPECT_EQ((*program.session->DeviceOf(*towers[i].loss.node))->name().id, i);
-    EXPECT_EQ(program.graph.GetCollection(kLoss, towers[i].scope), std::vector<Output>{towers[i].loss});
+    EXPECT_EQ(program.graph.GetCollection(kLossCollection, towers[i].scope), std::vector<Output>{towers[i].loss});
     EXPECT_EQ(program.graph.GetCollection(kPredict, towers[i].scope), towers[i].predictions);
     EXPECT_EQ(program.graph.GetCollection(kMergeSummary, towers[i].scope).size(), 1u);
   }
-  EXPECT_EQ(program.graph.GetCollection(kLoss, "train").size(), 3u);
-  EXPECT_EQ(program.graph.GetCollection(kLoss, "test").size(), 1u);
+  EXPECT_EQ(program.graph.GetCollection(kLossCollection, "train").size(), 3u);
+  EXPECT_EQ(program.graph.GetCollection(kLossCollection, "test").size(), 1u);
 }
 
 TEST(ScenarioCollections, VariablesAreShared) {
@@ -60,14 +57,15 @@ TEST(ScenarioCollections, VariablesAreShared) {
     if (variable.trainable()) trainable.push_back(variable.name());
     EXPECT_EQ((*program.session->DeviceOf(variable.node()))->name().id, 0) << variable.name();
   }
-  EXPECT_THAT(trainable, testing::ElementsAre("hidden/weights", "hidden/biases", "output/weights", "output/biases"));
+  EXPECT_THAT(trainable, testing::ElementsAre("hidden1/weights", "hidden1/biases", "softmax_linear/weights",
+                                              "softmax_linear/biases"));
 }
 
 TEST(ScenarioCollections, TestingRunsNothingOfTheTrainingTowers) {
   const Program program(2);
   const Tower test = program.graph.GetTowers(kTestModels)[0];
-  const auto step = program.session->Prepare({{test.inputs[0], {5, Points::kFeatures}}, {test.inputs[1], {5}}},
-                                             program.graph.GetCollection(kLoss, "test"));
+  const auto step = program.session->Prepare({{test.inputs[0], {5, 2}}, {test.inputs[1], {5}}},
+                                             program.graph.GetCollection(kLossCollection, "test"));
   ASSERT_TRUE(step.ok()) << step.status();
   for (const ProgramNode& node : (*step)->plan().program.nodes) {
     EXPECT_FALSE(absl::StartsWith(node.name, "train/")) << node.name;
@@ -111,13 +109,13 @@ TEST(ScenarioCollections, TheMergedSummariesOfAllTowersAreLossAndAccuracy) {
   std::vector<Feed> feeds;
   const Points points = MakeSpiral(40, 6);
   for (const Tower& tower : program.graph.GetTowers(kTrainModels)) {
-    const Points part = Rows(points, 20 * tower.index, 20);
+    const Points part = points.Rows(20 * tower.index, 20);
     feeds.push_back({tower.inputs[0], part.features});
     feeds.push_back({tower.inputs[1], part.labels});
   }
   const std::vector<Output> merged = program.graph.GetCollection(kMergeSummary, "train");
   std::vector<Output> fetches = merged;
-  for (const Output& loss : program.graph.GetCollection(kLoss, "train")) fetches.push_back(loss);
+  for (const Output& loss : program.graph.GetCollection(kLossCollection, "train")) fetches.push_back(loss);
   const auto values = program.session->Run(feeds, fetches);
   ASSERT_TRUE(values.ok()) << values.status();
   const float losses[] = {(*values)[2].scalar<float>(), (*values)[3].scalar<float>()};
@@ -144,4 +142,4 @@ TEST(ScenarioCollections, AnEpochWithoutAStepIsAnError) {
 }
 
 }  // namespace
-}  // namespace belfry::trainers
+}  // namespace belfry

@@ -132,7 +132,7 @@ class TabularTest : public ::testing::Test {
   }
 
   TabularOptions Options() const {
-    TabularOptions options{.learning_rate = 0.01, .schedule = "constant"};
+    TabularOptions options{.schedule = {.learning_rate = 0.01, .name = "constant"}};
     options.data.path = options.data.validation = folder_ / "rows.csv";
     options.model.hidden = {16};
     return options;

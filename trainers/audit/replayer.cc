@@ -162,7 +162,7 @@ std::vector<std::string> ReplayArguments(const RecordedStart& start, const std::
                                          const std::string& request, const std::vector<std::string>& flags) {
   std::vector<std::string> arguments = {start.arguments.empty() ? start.program : start.arguments[0]};
   bool towers = start.tasks > 1;
-  bool indirect = false;  // a file or the environment may name flags that are dropped here
+  bool indirect = false;  // a file may name flags that are dropped here
   for (size_t i = 1; i < start.arguments.size(); ++i) {
     const std::string& argument = start.arguments[i];
     const absl::string_view name = NameOf(argument);
@@ -172,11 +172,12 @@ std::vector<std::string> ReplayArguments(const RecordedStart& start, const std::
       continue;
     }
     if (name == "towers") towers = false;
-    indirect |= name == "flagfile" || name == "fromenv" || name == "tryfromenv";
+    indirect |= name == "flagfile";
     arguments.push_back(argument);
   }
   if (towers) arguments.push_back(absl::StrCat("--towers=", start.towers));
-  arguments.insert(arguments.end(), {absl::StrCat("--train_dir=", directory), absl::StrCat("--replay=", request)});
+  arguments.insert(arguments.end(),
+                   {absl::StrCat("--train_dir=", directory), absl::StrCat("--replay_request=", request)});
   if (indirect) {  // the last value counts, and not every program has all of these flags
     arguments.insert(arguments.end(), {"--metrics_file=", "--export=", "--trace=", "--dump_plan=", "--max_run_time=inf",
                                        "--undefok=metrics_file,export,trace,dump_plan,max_run_time"});

@@ -3,34 +3,21 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <iterator>
-#include <limits>
 #include <new>
 #include <system_error>
 #include <utility>
+#include <vector>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/reflection.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
-#include "framework/base/check.h"
 #include "framework/base/memory/out_of_memory.h"
-#include "framework/base/version.h"
+#include "framework/base/status.h"
 
 namespace belfry::trainers {
 
@@ -44,30 +31,6 @@ bool OutputFailed() {
   return true;
 }
 
-// True if an argument asks for a text of Abseil's: --help, --helpfull, --version ...
-bool AsksForText(absl::string_view argument) {
-  if (!absl::ConsumePrefix(&argument, "-")) return false;
-  absl::ConsumePrefix(&argument, "-");
-  const absl::string_view name = argument.substr(0, argument.find('='));
-  constexpr absl::string_view kNames[] = {"help",      "helpfull", "helpshort", "helppackage",
-                                          "helpmatch", "helpon",   "version"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
-}
-
-// Abseil ends the program with status 1 after printing a help that was asked for, and with 0 after the version even if
-// it could not be printed. True while it may do so.
-bool& EndsByOutput() {
-  static bool ends = false;
-  return ends;
-}
-void EndByOutput() {
-  if (EndsByOutput()) return;
-  EndsByOutput() = true;
-  std::atexit([] {
-    if (EndsByOutput()) std::_Exit(OutputFailed() ? EXIT_FAILURE : EXIT_SUCCESS);
-  });
-}
-
 // A file that is opened gets the lowest free descriptor, so with standard output closed the first one would receive
 // what is printed.
 void OpenStandardDescriptors() {
@@ -79,7 +42,7 @@ void OpenStandardDescriptors() {
 
 // The message of an error of the library, in which flags of this program follow the advice that they serve: "use a
 // smaller batch (--batch_size)".
-std::string NameFlags(absl::string_view message) {
+std::string NameFlags(absl::string_view message, const Flags& flags) {
   const std::pair<std::string, const char*> kAdvice[] = {
       {"a smaller batch", "batch_size"},
       {"more towers", "towers"},
@@ -91,87 +54,39 @@ std::string NameFlags(absl::string_view message) {
   std::string text(message);
   for (const auto& [advice, flag] : kAdvice) {
     const size_t found = text.find(advice);
-    if (found == text.npos || absl::FindCommandLineFlag(flag) == nullptr) continue;
+    if (found == text.npos || !flags.Has(flag)) continue;
     text.insert(found + advice.size(), absl::StrCat(" (--", flag, ")"));
   }
   return text;
 }
 
+// Prints the error, and returns the exit status. Memory may be short.
+int PrintError(const absl::Status& status, const Flags& flags) {
+  if (!absl::IsResourceExhausted(status)) {
+    std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
+    return EXIT_FAILURE;
+  }
+  absl::string_view text = status.message().empty() ? "out of memory, even for a message" : status.message();
+  std::string named;
+  try {
+    named = NameFlags(text, flags);
+    text = named;
+  } catch (const std::bad_alloc&) {  // without the flags, then
+  }
+  std::fprintf(stderr, "Error: RESOURCE_EXHAUSTED: %.*s\n", static_cast<int>(text.size()), text.data());
+  return EXIT_FAILURE;
+}
+
+absl::StatusOr<int> ParseAndRun(int argc, char** argv, absl::string_view usage, Flags& flags,
+                                absl::FunctionRef<absl::StatusOr<int>()> run) {
+  std::string text;
+  RETURN_IF_ERROR(flags.Parse(std::vector<std::string>(argv, argv + argc), usage, text));
+  if (text.empty()) return run();
+  std::fputs(text.c_str(), stdout);
+  return EXIT_SUCCESS;
+}
+
 }  // namespace
-
-std::vector<std::string> ParseFlags(int argc, char** argv, absl::string_view usage) {
-  absl::SetProgramUsageMessage(absl::StrCat(absl::StripTrailingAsciiWhitespace(usage), "\n"));
-  absl::FlagsUsageConfig config;
-  config.contains_help_flags = [](absl::string_view file) { return absl::StrContains(file, "trainers/"); };
-  config.normalize_filename = [](absl::string_view file) {
-    const size_t folder = file.rfind("trainers/");
-    return std::string(folder == absl::string_view::npos ? file : file.substr(folder));
-  };
-  const std::string program = std::filesystem::path(argv[0]).filename().string();
-  config.version_string = [program] { return absl::StrCat(program, ", Belfry ", kBuild, "\n"); };
-  absl::SetFlagsUsageConfig(config);
-  std::vector<char*> arguments(argv, argv + argc);
-  std::string help = "--help";
-  for (char*& argument : arguments) {
-    const absl::string_view text = argument;
-    const bool short_help = text == "-h" || text == "-help";
-    if (short_help || AsksForText(text)) EndByOutput();
-    if (short_help) argument = help.data();
-  }
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, arguments.data());
-  EndsByOutput() = false;
-  return std::vector<std::string>(rest.begin() + 1, rest.end());
-}
-
-void ParseCommandLine(int argc, char** argv, absl::string_view usage) {
-  const std::vector<std::string> rest = ParseFlags(argc, argv, usage);
-  if (rest.empty()) return;
-  std::fprintf(stderr, "%s: unexpected argument '%s'; flags are --name=value, --help lists them\n", argv[0],
-               rest[0].c_str());
-  std::exit(2);
-}
-
-absl::Status RejectFlags(absl::Span<const absl::string_view> flags, absl::string_view context) {
-  for (absl::string_view name : flags) {
-    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
-    BELFRY_CHECK(flag != nullptr);
-    if (flag->CurrentValue() == flag->DefaultValue()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("--", name, "=", flag->CurrentValue(), " does not apply to ",
-                                                   context, "; remove it, or give its default, --", name, "=",
-                                                   flag->DefaultValue()));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckFlag(absl::string_view flag, int64_t value, int64_t low, int64_t high) {
-  if (low <= value && value <= high) return absl::OkStatus();
-  const bool bounded = high < std::numeric_limits<int64_t>::max();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--", flag, "=", value, " must be ", bounded ? absl::StrCat(low, " to ", high) : absl::StrCat("at least ", low)));
-}
-
-absl::Status CheckAtLeast0(absl::string_view flag, double value) {
-  if (value >= 0 && std::isfinite(value)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", value, " must be at least 0"));
-}
-
-absl::Status CheckBelow1(absl::string_view flag, double value) {
-  if (value >= 0 && value < 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", value, " must be at least 0 and below 1"));
-}
-
-absl::Status CheckChoice(absl::string_view flag, absl::string_view value, absl::string_view plural,
-                         absl::Span<const absl::string_view> choices) {
-  if (std::find(choices.begin(), choices.end(), value) != choices.end()) return absl::OkStatus();
-  const absl::Span<const absl::string_view> first = choices.subspan(0, choices.size() - 1);
-  return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", value, " is unknown; the ", plural, " are ",
-                                                 absl::StrJoin(first, ", "), " and ", choices.back()));
-}
-
-absl::Status CheckLearningRate(double rate) {
-  if (std::isfinite(rate) && rate > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--learning_rate=", rate, " must be a number above 0"));
-}
 
 absl::Status CheckOutputFile(absl::string_view flag, const std::string& path, absl::string_view what,
                              absl::Span<const std::string> inputs, absl::string_view input) {
@@ -200,48 +115,20 @@ absl::Status MakeDirectory(absl::string_view flag, const std::string& directory)
   return absl::UnavailableError(absl::StrCat("Cannot create --", flag, "=", directory, ": ", error.message()));
 }
 
-int RunProgram(absl::FunctionRef<int()> run) {
+int RunProgram(int argc, char** argv, absl::string_view usage, Flags& flags,
+               absl::FunctionRef<absl::StatusOr<int>()> run) {
   OpenStandardDescriptors();
   std::signal(SIGXFSZ, SIG_IGN);
   try {
-    return run();
+    const absl::StatusOr<int> status = ParseAndRun(argc, argv, usage, flags, run);
+    if (!status.ok()) return PrintError(status.status(), flags);
+    return OutputFailed() ? EXIT_FAILURE : *status;
   } catch (const std::bad_alloc& error) {
-    return ExitStatus(OutOfMemory("the run", error));
+    return PrintError(OutOfMemory("the run", error), flags);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "Error: %s\n", error.what());
     return EXIT_FAILURE;
   }
-}
-
-int RunProgram(int argc, char** argv, absl::string_view usage, absl::FunctionRef<absl::Status()> run) {
-  return RunProgram([&] {
-    ParseCommandLine(argc, argv, usage);
-    return ExitStatus(run());
-  });
-}
-
-int ExitStatus(const absl::Status& status) {
-  if (absl::IsResourceExhausted(status)) {
-    // ToString() would need memory.
-    absl::string_view text = status.message().empty() ? "out of memory, even for a message" : status.message();
-    std::string named;
-    try {
-      named = NameFlags(text);
-      text = named;
-    } catch (const std::bad_alloc&) {  // without the flags, then
-    }
-    std::fprintf(stderr, "Error: RESOURCE_EXHAUSTED: %.*s\n", static_cast<int>(text.size()), text.data());
-    return EXIT_FAILURE;
-  }
-  if (!status.ok()) {
-    std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
-    return EXIT_FAILURE;
-  }
-  return OutputFailed() ? EXIT_FAILURE : EXIT_SUCCESS;
-}
-
-int ExitStatus(const absl::StatusOr<int>& signal) {
-  return signal.ok() && *signal != 0 ? 128 + *signal : ExitStatus(signal.status());
 }
 
 }  // namespace belfry::trainers

@@ -1,54 +1,76 @@
 #include "trainers/flags/device_flags.h"
 
-#include "absl/flags/flag.h"
+#include <cerrno>
+#include <utility>
+#include <vector>
 
-ABSL_FLAG(std::string, devices, "cpu:1",
-          "Devices to open: cpu:N for N logical CPU devices that share the cores, gpu:N for N GPUs. Each runs one "
-          "tower, or its share of --towers.");
-ABSL_FLAG(int, threads_per_device, 0, "Threads per CPU device; 0 divides the cores evenly.");
-ABSL_FLAG(int, virtual_gpus, 1,
-          "GPU devices per card: with 2, gpu:4 opens /gpu:0 and /gpu:1 on the first card, /gpu:2 and /gpu:3 on the "
-          "second.");
-ABSL_FLAG(std::string, gpu_memory, "",
-          "Memory limit of each GPU device: a fraction of its card such as 0.4, or a size such as 4GiB, 4096MiB or a "
-          "number of bytes. Default: an equal share of the free memory, less a margin for the driver and libraries.");
-ABSL_FLAG(bool, gpu_memory_growth, true, "Allocate GPU memory on demand; false reserves the limit at startup.");
-ABSL_FLAG(std::string, visible_gpus, "",
-          "GPU cards to use, in this order, such as 0,2. Default: all. CUDA_VISIBLE_DEVICES applies first: the numbers "
-          "index the cards that it leaves visible.");
-ABSL_FLAG(bool, gpu_copy_through_host, false,
-          "Copy between GPU cards through host memory, for machines whose direct path is broken.");
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/base/steady_time.h"
+#include "framework/collective/open_world.h"
+#include "framework/collective/world_collective.h"
+#include "trainers/flags/command_line.h"
+#include "trainers/loop/run_in_world.h"
+#include "trainers/loop/task_sync.h"
 
 namespace belfry::trainers {
-namespace {
 
-enum class World { kAuto, kNone };
-
-bool AbslParseFlag(absl::string_view text, World* world, std::string* error) {
-  *error = "expected auto or none";
-  *world = text == "none" ? World::kNone : World::kAuto;
-  return text == "none" || text == "auto";
+DeviceFlags::DeviceFlags(Flags& flags) : all(flags) {
+  flags.Section("Devices and processes");
+  flags.Add("devices", &devices, PerTask(),
+            "Devices to open: cpu:N for N logical CPU devices that share the cores, gpu:N for N GPUs. Each runs one "
+            "tower, or its share of --towers.");
+  flags.Add("threads_per_device", &options.cpu_threads, PerTask(),
+            "Threads per CPU device; 0 divides the cores evenly.");
+  flags.Add("virtual_gpus", &options.virtual_gpus,
+            "GPU devices per card: with 2, gpu:4 opens /gpu:0 and /gpu:1 on the first card, /gpu:2 and /gpu:3 on the "
+            "second.");
+  flags.Add("gpu_memory", &options.gpu_memory, PerTask(),
+            "Memory limit of each GPU device: a fraction of its card such as 0.4, or a size such as 4GiB, 4096MiB or a "
+            "number of bytes. Empty: an equal share of the free memory, less a margin for the driver and libraries.");
+  flags.Add("gpu_memory_growth", &options.gpu_memory_growth, PerTask(),
+            "Allocate GPU memory on demand; false reserves the limit at startup.");
+  flags.Add("visible_gpus", &options.visible_gpus, PerTask(),
+            "GPU cards to use, in this order, such as 0,2. Empty: all. CUDA_VISIBLE_DEVICES applies first: the numbers "
+            "index the cards that it leaves visible.");
+  flags.Add("gpu_copy_through_host", &options.peer_through_host,
+            "Copy between GPU cards through host memory, for machines whose direct path is broken.");
+  flags.Add("world", &world, OneOf("worlds", {"auto", "none"}),
+            "Processes of one run. auto: those that a launcher (mpirun, srun) started train one model, and a program "
+            "that cannot do that ends with an error. none: ignore the launcher; each process runs by itself.");
+  flags.Add(
+      "start_timeout", &start_timeout, Above(0),
+      "Seconds that processes started by a launcher wait for each other at the start, at the end, and between steps.");
 }
-std::string AbslUnparseFlag(World world) { return world == World::kNone ? "none" : "auto"; }
 
-}  // namespace
-}  // namespace belfry::trainers
+absl::Time DeviceFlags::StartDeadline() const { return SteadyNow() + StartTimeout(); }
 
-ABSL_FLAG(
-    belfry::trainers::World, world, belfry::trainers::World::kAuto,
-    "Processes of one run. auto: those that a launcher (mpirun, srun) started train one model, and a program that "
-    "cannot do that ends with an error. none: ignore the launcher; each process runs by itself.");
+absl::StatusOr<std::unique_ptr<World>> DeviceFlags::OpenWorld() {
+  options.ignore_launcher = world == "none";
+  if (options.ignore_launcher) return World::Alone();
+  absl::StatusOr<std::unique_ptr<World>> opened = belfry::OpenWorld(FindLaunch(), StartDeadline());
+  if (absl::IsFailedPrecondition(opened.status()) || absl::IsNotFound(opened.status())) {
+    return absl::Status(opened.status().code(),
+                        absl::StrCat(opened.status().message(), "; with --world=none each process runs by itself"));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<World> several, std::move(opened));
+  if (several->size() == 1) return several;
+  // First of all: which messages processes exchange depends on the flags.
+  std::vector<std::string> lines = all.SharedLines();
+  lines.insert(lines.begin(), program_invocation_short_name);
+  RETURN_IF_ERROR(CheckSameLines(*several, "flags", lines, StartDeadline()));
+  return several;
+}
 
-namespace belfry::trainers {
+DeviceOptions DeviceFlags::OptionsOf(const World& world) const { return OptionsOfTask(world, options); }
 
-DeviceOptions DeviceOptionsFromFlags() {
-  return {.cpu_threads = absl::GetFlag(FLAGS_threads_per_device),
-          .ignore_launcher = absl::GetFlag(FLAGS_world) == World::kNone,
-          .virtual_gpus = absl::GetFlag(FLAGS_virtual_gpus),
-          .gpu_memory = absl::GetFlag(FLAGS_gpu_memory),
-          .gpu_memory_growth = absl::GetFlag(FLAGS_gpu_memory_growth),
-          .visible_gpus = absl::GetFlag(FLAGS_visible_gpus),
-          .peer_through_host = absl::GetFlag(FLAGS_gpu_copy_through_host)};
+int RunInWorld(int argc, char** argv, absl::string_view usage, DeviceFlags& flags,
+               absl::FunctionRef<absl::StatusOr<int>(World&)> run) {
+  return RunProgram(argc, argv, usage, flags.all, [&]() -> absl::StatusOr<int> {
+    ASSIGN_OR_RETURN(const std::unique_ptr<World> world, flags.OpenWorld());
+    ASSIGN_OR_RETURN(const int signal, RunInWorld(*world, run, flags.StartTimeout()));
+    return signal == 0 ? 0 : 128 + signal;
+  });
 }
 
 }  // namespace belfry::trainers

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
-#include "absl/flags/declare.h"
 #include "absl/status/statusor.h"
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
@@ -11,22 +11,28 @@
 #include "trainers/prediction/gpu_card.h"
 #include "trainers/prediction/trace_times.h"
 
-ABSL_DECLARE_FLAG(double, step_timeout);
-
 namespace belfry::trainers {
 
-// The card of --as; none without the flag. Errors: those of GpuCard::Find.
-absl::StatusOr<std::optional<GpuCard>> CardFromFlags();
+struct SessionFlags {
+  SessionFlags(Flags& flags, DeviceFlags& device_flags);
 
-// The times of --as_trace; none without the flag. Errors: those of ReadKernelTimes; InvalidArgument without --as.
-absl::StatusOr<KernelTimes> MeasuredTimesFromFlags();
+  DeviceFlags& device;
+  std::string as = {}, as_trace = {}, recompute = "none";
+  double step_timeout = -1;  // seconds
+  SessionOptions options = {};
 
-// Opens --devices for computing as the flags say, or describes them by --as. InvalidArgument for a GPU flag without
-// GPUs, and for a CPU flag without CPU towers. `options` are those of DeviceOptionsFromFlags, perhaps changed.
-absl::StatusOr<DeviceSet> OpenDevices(DeviceOptions options = DeviceOptionsFromFlags());
+  // The card of --as; none without the flag. Errors: those of GpuCard::Find.
+  absl::StatusOr<std::optional<GpuCard>> Card() const;
+  // The times of --as_trace; none without the flag. Errors: those of ReadKernelTimes; InvalidArgument without --as.
+  absl::StatusOr<KernelTimes> MeasuredTimes() const;
 
-// Options for a session on `devices`, which OpenDevices has opened. Creates the directory of --dump_plan. Errors name
-// the flag: InvalidArgument for a wrong value, or for --cuda_graphs without GPUs; Unavailable for the directory.
-absl::StatusOr<SessionOptions> SessionOptionsFromFlags(const DeviceSet& devices);
+  // Opens --devices in a process of `world` for computing as the flags say, or describes them by --as. Processes of one
+  // machine that may run on the same cores share them by number, and get cores of their own. InvalidArgument for a GPU
+  // flag without GPUs, and for a CPU flag without CPU towers; the errors of World::AllGather.
+  absl::StatusOr<DeviceSet> OpenDevices(World& world) const;
+  // Options for a session on `devices`, which OpenDevices has opened. Creates the directory of --dump_plan. Errors name
+  // the flag: InvalidArgument for a wrong value, or for --cuda_graphs without GPUs; Unavailable for the directory.
+  absl::StatusOr<SessionOptions> OptionsFor(const DeviceSet& devices) const;
+};
 
 }  // namespace belfry::trainers

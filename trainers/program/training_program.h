@@ -88,13 +88,14 @@ class TrainingProgram {
  public:
   virtual ~TrainingProgram() = default;
 
-  // Checks the flags that only the program has, before any work.
+  // Checks flags that exclude each other, before any work.
   virtual absl::Status CheckFlags() const { return absl::OkStatus(); }
   // Adds the program's own options to those of all programs.
   virtual absl::Status Configure(ProgramRun& /*run*/) { return absl::OkStatus(); }
   // Sets run.train and run.test, and run.training.steps unless Configure did.
   virtual absl::Status OpenData(ProgramRun& run) = 0;
-  virtual std::vector<RunSetting> Settings(const ProgramRun& run) const = 0;
+  // Settings besides those of recorded flags.
+  virtual std::vector<RunSetting> Settings(const ProgramRun& /*run*/) const { return {}; }
   // The run goes on from run.training.resume.checkpoint.
   virtual absl::Status Resume(ProgramRun& /*run*/) { return absl::OkStatus(); }
 

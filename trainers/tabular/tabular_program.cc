@@ -67,21 +67,10 @@ absl::Status TabularProgram::OpenData(ProgramRun& run) {
 }
 
 std::vector<RunSetting> TabularProgram::Settings(const ProgramRun& run) const {
-  const auto text = [](auto value) { return absl::StrCat(value); };
   return {{"--data", options_.data.path.empty() ? "none" : "a file", /*fixed=*/true},  // whose path may change
           {"--target", data_.schema.target.name, /*fixed=*/true},
-          {"--task", text(TableTaskName(data_.schema.task)), /*fixed=*/true},
-          {"--model", options_.model.wide ? "wide_and_deep" : "mlp", /*fixed=*/true},
-          {"--hidden", absl::StrJoin(options_.model.hidden, ","), /*fixed=*/true},
-          {"--embedding_dim", text(options_.model.embedding), /*fixed=*/true},
-          {"rows", text(run.train->size()), /*fixed=*/true},
-          {"--batch_size", text(run.order.batch_size), /*fixed=*/true},
-          {"--seed", text(run.order.seed), /*fixed=*/true},
-          {"--steps", text(run.training.steps)},
-          {"--learning_rate", text(options_.learning_rate)},
-          {"--schedule", options_.schedule},
-          {"--weight_decay", text(options_.weight_decay)},
-          {"--dropout", text(options_.model.dropout)}};
+          {"--task", std::string(TableTaskName(data_.schema.task)), /*fixed=*/true},
+          {"rows", absl::StrCat(run.train->size()), /*fixed=*/true}};
 }
 
 absl::Status TabularProgram::Resume(ProgramRun& run) {
@@ -95,10 +84,8 @@ absl::Status TabularProgram::Resume(ProgramRun& run) {
 }
 
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> TabularProgram::MakeOptimizer(const ProgramRun& run) const {
-  optim::Schedule schedule = options_.learning_rate;
-  if (options_.schedule == "cosine") {
-    schedule = optim::Cosine(options_.learning_rate, std::max<int64_t>(run.training.steps, 1));
-  }
+  ASSIGN_OR_RETURN(const optim::Schedule schedule,
+                   MakeSchedule(options_.schedule, options_.schedule.learning_rate, ScheduledOf(run)));
   return std::make_unique<optim::AdamW>(
       optim::AdamWOptions{.learning_rate = schedule, .weight_decay = options_.weight_decay});
 }

@@ -9,6 +9,7 @@
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
 #include "trainers/loop/model_outputs.h"
+#include "trainers/program/schedule_choice.h"
 #include "trainers/program/training_program.h"
 #include "trainers/tabular/tabular_model.h"
 
@@ -24,8 +25,7 @@ struct TablePrediction {
 struct TabularOptions {
   TabularDataOptions data = {};
   TableModel model = {};
-  double learning_rate = 1e-3;
-  std::string schedule = "cosine";  // or "constant"
+  ScheduleChoice schedule = {.learning_rate = 1e-3};
   double weight_decay = 0.1;
   TablePrediction prediction = {};  // by the model as the run leaves it
 };

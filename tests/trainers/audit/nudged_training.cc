@@ -8,7 +8,6 @@
 #include <random>
 #include <string>
 
-#include "absl/flags/flag.h"
 #include "framework/base/status.h"
 #include "framework/data/in_memory.h"
 #include "framework/data/prefetcher.h"
@@ -21,27 +20,35 @@
 #include "trainers/flags/command_line.h"
 #include "trainers/loop/trainer.h"
 
-ABSL_FLAG(std::string, train_dir, "", "The directory of the run.");
-ABSL_FLAG(std::string, data, "", "A file with a number, from which the data are made.");
-ABSL_FLAG(std::string, fault, "", "A file with the step of the fault; none without it.");
-ABSL_FLAG(std::string, devices, "cpu:1", "The devices.");
-ABSL_FLAG(int, threads_per_device, 1, "Threads of each.");
-ABSL_FLAG(std::string, replay, "", "ResumeOptions::replay.");
-ABSL_FLAG(int, towers, 1, "The number of towers.");
-ABSL_FLAG(int64_t, steps, 500, "The steps of the run.");
-ABSL_FLAG(int64_t, checkpoint_every, 50, "Steps between checkpoints.");
-
 namespace belfry::trainers {
 namespace {
+
+struct Options {
+  explicit Options(Flags& flags) {
+    flags.Add("train_dir", &train_dir, "The directory of the run.");
+    flags.Add("data", &data, "A file with a number, from which the data are made.");
+    flags.Add("fault", &fault, "A file with the step of the fault; none without it.");
+    flags.Add("devices", &devices, "The devices.");
+    flags.Add("threads_per_device", &threads_per_device, "Threads of each.");
+    flags.Add("replay_request", &replay_request, "ResumeOptions::replay.");
+    flags.Add("towers", &towers, "The number of towers.");
+    flags.Add("steps", &steps, "The steps of the run.");
+    flags.Add("checkpoint_every", &checkpoint_every, "Steps between checkpoints.");
+  }
+
+  std::string train_dir, data, fault, devices = "cpu:1", replay_request;
+  int threads_per_device = 1, towers = 1;
+  int64_t steps = 500, checkpoint_every = 50;
+};
 
 constexpr DType kFloat[] = {DType::kFloat32};
 
 // y = x, but for the largest number of tower 0, at the step of the fault.
-absl::StatusOr<Kernel> MakeNudge(const KernelSpec& spec) {
+absl::StatusOr<Kernel> MakeNudge(const KernelSpec& spec, const std::string& file) {
   const int64_t elements = spec.outputs[0].shape.elements();
   const bool here = spec.attrs.Int("replica") == 0;
   int64_t fault = -1;
-  std::ifstream(absl::GetFlag(FLAGS_fault)) >> fault;
+  std::ifstream(file) >> fault;
   return Kernel{[=](const KernelContext& context) {
     const float* x = context.input<float>(0);
     float* y = context.output<float>(0);
@@ -58,7 +65,7 @@ Output Nudge(OpScope scope, Output x, int64_t replica) {
   return scope.Add("Nudge", {x, counters[0]}, {{"replica", replica}});
 }
 
-void RegisterNudge(OpRegistry& registry) {
+void RegisterNudge(OpRegistry& registry, const std::string& fault) {
   registry.Add(
       {.name = "Nudge",
        .inputs = {{.name = "x"}, {.name = "step", .type = "int64"}},
@@ -70,14 +77,16 @@ void RegisterNudge(OpRegistry& registry) {
            [](const Scope&, const Node&, absl::Span<const Output> dy) {
              return std::vector<Output>{dy[0], Output()};
            },
-       .kernels = Kernels<float>("CPU", [](auto) { return &MakeNudge; })});
+       .kernels = Kernels<float>("CPU", [fault](auto) -> KernelFactory {
+         return [fault](const KernelSpec& spec) { return MakeNudge(spec, fault); };
+       })});
 }
 
 // Points that depend on the number in the file of the data.
-std::unique_ptr<data::Dataset> Points() {
+std::unique_ptr<data::Dataset> Points(const std::string& file) {
   constexpr int64_t kCount = 60, kFeatures = 6;
   uint64_t seed = 1;
-  std::ifstream(absl::GetFlag(FLAGS_data)) >> seed;
+  std::ifstream(file) >> seed;
   std::mt19937_64 random(seed);
   Tensor points(DType::kFloat32, {kCount, kFeatures}), labels(DType::kInt32, {kCount});
   for (int64_t i = 0; i < kCount * kFeatures; ++i) {
@@ -95,32 +104,33 @@ absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
   return models::TotalLoss(tower);
 }
 
-absl::Status Train() {
-  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices),
-                                                            {.cpu_threads = absl::GetFlag(FLAGS_threads_per_device)}));
-  const std::unique_ptr<data::Dataset> dataset = Points();
-  const int towers = absl::GetFlag(FLAGS_towers);
+absl::StatusOr<int> Train(const Options& options) {
+  ASSIGN_OR_RETURN(const DeviceSet devices,
+                   DeviceSet::Open(options.devices, {.cpu_threads = options.threads_per_device}));
+  const std::unique_ptr<data::Dataset> dataset = Points(options.data);
+  const int towers = options.towers;
   ASSIGN_OR_RETURN(const auto input,
                    data::Prefetcher::Create(*dataset, {.batch_size = 4, .towers = towers, .seed = 1}));
   OpRegistry registry = ops::MakeBuiltinOps();
-  RegisterNudge(registry);
+  RegisterNudge(registry, options.fault);
   Graph graph(registry);
   const optim::Momentum optimizer({.learning_rate = 0.05, .momentum = 0.5});
   const models::TrainStep step =
       models::ReplicateTowers(Scope(graph), devices, *input, Loss, optimizer,
                               {.series = towers / static_cast<int>(devices.TowerDevices().size())});
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
-  const std::string directory = absl::GetFlag(FLAGS_train_dir);
+  const std::string directory = options.train_dir;
   Trainer trainer(*session, step, *input,
-                  {.tasks = {.data_paths = {absl::GetFlag(FLAGS_data)}},
-                   .steps = absl::GetFlag(FLAGS_steps),
+                  {.tasks = {.data_paths = {options.data}},
+                   .steps = options.steps,
                    .metrics_file = directory.empty() ? "" : directory + "/metrics.jsonl",
                    .quiet = true,
                    .directory = directory,
-                   .checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every),
+                   .checkpoint_every = options.checkpoint_every,
                    .keep_checkpoints = 1000,
-                   .resume = {.latest = true, .replay = absl::GetFlag(FLAGS_replay)}});
-  return trainer.Run();
+                   .resume = {.latest = true, .replay = options.replay_request}});
+  RETURN_IF_ERROR(trainer.Run());
+  return 0;
 }
 
 }  // namespace
@@ -128,5 +138,7 @@ absl::Status Train() {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return RunProgram(argc, argv, "A training with a fault.", [] { return Train(); });
+  Flags flags;
+  const Options options(flags);
+  return RunProgram(argc, argv, "A training with a fault.", flags, [&] { return Train(options); });
 }

@@ -1,53 +1,18 @@
-#include "trainers/flags/program_flags.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <limits>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "framework/base/status.h"
-#include "framework/base/steady_time.h"
-#include "trainers/flags/command_line.h"
-#include "trainers/flags/run_flags.h"
-#include "trainers/flags/world_flags.h"
+#include "trainers/flags/program_flags.h"
 #include "trainers/loop/run_in_world.h"
 #include "trainers/loop/stop_signals.h"
 
-ABSL_FLAG(
-    std::string, resume, "auto",
-    "auto: resume from the latest checkpoint in --train_dir if there is one. always: fail if there is none. never: "
-    "fail if there is one, since nothing is overwritten.");
-ABSL_FLAG(
-    std::string, init_from, "",
-    "Begin with the weights of this safetensors file, folder of checkpoints or --train_dir of another run, as far "
-    "as names and shapes agree. A run that resumes has its own.");
-ABSL_FLAG(
-    int64_t, checkpoint_every, 1000,
-    "Steps between checkpoints in --train_dir; 0: only with evaluations, after the last step, and when stopped by "
-    "Ctrl-C or SIGTERM.");
-ABSL_FLAG(int, keep_checkpoints, 5, "Number of latest checkpoints to keep; the best one is kept as well.");
-ABSL_FLAG(int64_t, summary_every, 100,
-          "Steps between summaries (histograms of activations, gradients and variables) in the TensorBoard event file "
-          "in --train_dir; 0: none.");
-ABSL_FLAG(int64_t, check_replicas_every, 0,
-          "Steps between checks that the towers' variables have the same bits; 0: never.");
-ABSL_FLAG(
-    std::string, trace, "",
-    "Steps to trace, such as 100-110: prints where their time went, and writes trace.json to --train_dir, or else to "
-    "the current directory, for ui.perfetto.dev or chrome://tracing.");
-
-ABSL_FLAG(std::string, replay, "",
-          "For the program audit, which starts this one again to repeat steps of a run: the file that says which.");
-
 namespace belfry::trainers {
 namespace {
-
-constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 // In checkpoints' metadata: "setting.batch_size".
 std::string KeyOf(const RunSetting& setting) { return absl::StrCat("setting.", absl::StripPrefix(setting.name, "--")); }
@@ -117,14 +82,13 @@ std::string ChangedSettings(const io::Metadata& metadata, absl::Span<const RunSe
 }
 
 // The checkpoint that --resume asks for. In task 0.
-absl::StatusOr<std::optional<io::Checkpoint>> ChooseCheckpoint() {
-  const std::string directory = absl::GetFlag(FLAGS_train_dir), resume = absl::GetFlag(FLAGS_resume);
-  RETURN_IF_ERROR(CheckChoice("resume", resume, "choices", {"auto", "always", "never"}));
+absl::StatusOr<std::optional<io::Checkpoint>> ChooseCheckpoint(const std::string& directory,
+                                                               const std::string& resume) {
   if (directory.empty()) {
     if (resume != "always") return std::nullopt;
     return absl::InvalidArgumentError("--resume=always needs --train_dir, which holds the checkpoint");
   }
-  ASSIGN_OR_RETURN(std::optional<io::Checkpoint> latest, FindCheckpoint(directory));
+  ASSIGN_OR_RETURN(std::optional<io::Checkpoint> latest, trainers::FindCheckpoint(directory));
   if (!latest.has_value() && resume == "always") return io::LoadLatestCheckpoint(CheckpointFolder(directory)).status();
   if (!latest.has_value() || resume != "never") return latest;
   return absl::FailedPreconditionError(
@@ -133,56 +97,69 @@ absl::StatusOr<std::optional<io::Checkpoint>> ChooseCheckpoint() {
 
 }  // namespace
 
-absl::Status FindCheckpoint(absl::Span<const RunSetting> settings, TrainerOptions& options,
-                            std::optional<io::Checkpoint>& checkpoint) {
+void ProgramFlags::AddCheckpoints() {
+  all.Section("Checkpoints, summaries and traces");
+  all.Add("resume", &resume, OneOf("choices", {"auto", "always", "never"}),
+          "auto: resume from the latest checkpoint in --train_dir if there is one. always: fail if there is none. "
+          "never: fail if there is one, since nothing is overwritten.");
+  all.Add("init_from", &training.resume.init_from,
+          "Begin with the weights of this safetensors file, folder of checkpoints or --train_dir of another run, as "
+          "far as names and shapes agree. A run that resumes has its own.");
+  all.Add("checkpoint_every", &training.checkpoint_every, Range(0),
+          "Steps between checkpoints in --train_dir; 0: only with evaluations, after the last step, and when stopped "
+          "by Ctrl-C or SIGTERM.");
+  all.Add("keep_checkpoints", &training.keep_checkpoints, Range(1, 1e6),
+          "Number of latest checkpoints to keep; the best one is kept as well.");
+  all.Add("summary_every", &training.summary_every, Range(0),
+          "Steps between summaries (histograms of activations, gradients and variables) in the TensorBoard event file "
+          "in --train_dir; 0: none.");
+  all.Add("check_replicas_every", &training.check_replicas_every, Range(0),
+          "Steps between checks that the towers' variables have the same bits; 0: never.");
+  all.Add("trace", &trace,
+          "Steps to trace, such as 100-110: prints where their time went, and writes trace.json to --train_dir, or "
+          "else to the current directory, for ui.perfetto.dev or chrome://tracing.");
+  all.Add("replay_request", &training.resume.replay,
+          "For the program audit, which starts this one again to repeat steps of a run: the file that says which.");
+}
+
+absl::Status ProgramFlags::FindCheckpoint(absl::Span<const RunSetting> settings, TrainerOptions& options,
+                                          std::optional<io::Checkpoint>& checkpoint) const {
   options.metadata[kProgramKey] = program_invocation_short_name;
   for (const RunSetting& setting : settings) options.metadata[KeyOf(setting)] = setting.value;
   if (options.world->rank() == 0) {
-    ASSIGN_OR_RETURN(checkpoint, ChooseCheckpoint());
+    ASSIGN_OR_RETURN(checkpoint, ChooseCheckpoint(options.directory, resume));
     if (checkpoint.has_value()) RETURN_IF_ERROR(CheckFixed(*checkpoint, settings));
   }
-  ASSIGN_OR_RETURN(checkpoint, ShareCheckpoint(std::move(checkpoint), *options.world, StartTimeout()));
+  ASSIGN_OR_RETURN(checkpoint, ShareCheckpoint(std::move(checkpoint), *options.world, device.StartTimeout()));
   if (!checkpoint.has_value()) return absl::OkStatus();
   options.resume.checkpoint = &*checkpoint;
   options.resume.note = ChangedSettings(checkpoint->metadata, settings);
   return absl::OkStatus();
 }
 
-absl::Status SetTrainerOptions(TrainerOptions& options, World& world) {
+absl::StatusOr<TrainerOptions> ProgramFlags::Training(World& world) const {
+  TrainerOptions options = training;
   options.world = &world;
-  options.tasks.timeout = StartDeadline() - SteadyNow();
-  options.directory = absl::GetFlag(FLAGS_train_dir);
-  options.resume.init_from = absl::GetFlag(FLAGS_init_from);
-  options.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
-  options.keep_checkpoints = absl::GetFlag(FLAGS_keep_checkpoints);
-  options.summary_every = absl::GetFlag(FLAGS_summary_every);
-  options.check_replicas_every = absl::GetFlag(FLAGS_check_replicas_every);
+  options.tasks.timeout = device.StartTimeout();
   options.stop = &StopSignals::noted;
-  options.resume.replay = absl::GetFlag(FLAGS_replay);
-  for (const auto& [name, value] :
-       {std::pair("checkpoint_every", options.checkpoint_every), std::pair("summary_every", options.summary_every),
-        std::pair("check_replicas_every", options.check_replicas_every)}) {
-    RETURN_IF_ERROR(CheckFlag(name, value, 0, kNoLimit));
-  }
-  RETURN_IF_ERROR(CheckFlag("keep_checkpoints", options.keep_checkpoints, 1, 1'000'000));
   if (options.directory.empty()) {
-    RETURN_IF_ERROR(
-        RejectFlags({"checkpoint_every", "keep_checkpoints", "summary_every"}, "a run without --train_dir"));
+    RETURN_IF_ERROR(all.Reject({"checkpoint_every", "keep_checkpoints", "summary_every"}, "a run without --train_dir"));
   }
-  if (absl::GetFlag(FLAGS_trace).empty()) return absl::OkStatus();
-  absl::StatusOr<TraceOptions> trace = ParseTrace(absl::GetFlag(FLAGS_trace));
-  if (!trace.ok()) return absl::InvalidArgumentError(absl::StrCat("--trace: ", trace.status().message()));
-  options.trace = *std::move(trace);
+  if (trace.empty()) return options;
+  absl::StatusOr<TraceOptions> steps_to_trace = ParseTrace(trace);
+  if (!steps_to_trace.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--trace: ", steps_to_trace.status().message()));
+  }
+  options.trace = *std::move(steps_to_trace);
   options.trace.file = (std::filesystem::path(options.directory) / "trace.json").string();
-  return absl::OkStatus();
+  return options;
 }
 
-std::string StoppedText(int signal, int64_t steps) {
-  const std::string text = absl::StrCat("Stopped by ", SignalName(signal), " after step ", steps);
-  const std::string directory = absl::GetFlag(FLAGS_train_dir);
-  if (directory.empty()) return absl::StrCat(text, "; nothing was saved without --train_dir.");
-  return absl::StrCat(text, ", saved in ", CheckpointFolder(directory), ". The same command resumes from there",
-                      absl::GetFlag(FLAGS_resume) == "never" ? ", without --resume=never." : ".");
+std::string ProgramFlags::StoppedText(int signal, int64_t done) const {
+  const std::string text = absl::StrCat("Stopped by ", SignalName(signal), " after step ", done);
+  if (training.directory.empty()) return absl::StrCat(text, "; nothing was saved without --train_dir.");
+  return absl::StrCat(text, ", saved in ", CheckpointFolder(training.directory),
+                      ". The same command resumes from there", resume == "never" ? ", without --resume=never." : ".");
 }
 
 }  // namespace belfry::trainers

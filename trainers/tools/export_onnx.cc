@@ -2,7 +2,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
@@ -11,8 +10,7 @@
 #include "models/onnx/export.h"
 #include "ops/builtin_ops.h"
 #include "trainers/flags/command_line.h"
-
-ABSL_FLAG(std::string, output, "model.onnx", "The file to write.");
+#include "trainers/flags/model_flags.h"
 
 namespace belfry::trainers {
 namespace {
@@ -26,19 +24,18 @@ Inputs and outputs keep their names and their order of axes, images [N, H, W, C]
 such as the number of examples, stay open. An op that ONNX has no counterpart of is an error that names it.
 )";
 
-absl::Status Run(const std::vector<std::string>& paths) {
+absl::StatusOr<int> Run(const std::vector<std::string>& paths, const std::string& output) {
   if (paths.size() != 1 || paths[0].empty()) {
     return absl::InvalidArgumentError(absl::StrCat("name one saved model, which a run with --export=FILE writes, not ",
                                                    paths.size(), "; see --help"));
   }
-  const std::string output = absl::GetFlag(FLAGS_output);
   RETURN_IF_ERROR(CheckOutputFile("output", output, "the ONNX file", paths, "the saved model"));
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open("cpu:1"));
   ASSIGN_OR_RETURN(const SavedModel model, SavedModel::Open(paths[0], BuiltinOps(), devices));
   ASSIGN_OR_RETURN(const models::OnnxSummary summary, models::ExportOnnx(model, output));
   absl::PrintF("Written to %s: %s, %.1f MiB, opset %d.\n", output, Counted(summary.nodes, "node"),
                static_cast<double>(summary.bytes) / kMebi, models::kOnnxOpset);
-  return absl::OkStatus();
+  return 0;
 }
 
 }  // namespace
@@ -46,5 +43,10 @@ absl::Status Run(const std::vector<std::string>& paths) {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return RunProgram([&] { return ExitStatus(Run(ParseFlags(argc, argv, kUsage))); });
+  Flags flags;
+  std::vector<std::string> paths;
+  std::string output = "model.onnx";
+  flags.TakeArguments(paths);
+  AddOutput(flags, output);
+  return RunProgram(argc, argv, kUsage, flags, [&] { return Run(paths, output); });
 }

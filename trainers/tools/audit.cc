@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,10 +13,6 @@
 #include "trainers/audit/replayer.h"
 #include "trainers/audit/run_record.h"
 #include "trainers/flags/command_line.h"
-
-ABSL_FLAG(int64_t, replay, -1,
-          "Repeat the steps between the checkpoints before and after this step, which counts from 0 as in "
-          "metrics.jsonl, and compare data and variables bit by bit; -1: no replay.");
 
 namespace belfry::trainers {
 namespace {
@@ -48,21 +43,16 @@ bool PrintCheck(const RunRecord& run) {
   return checked.problems.empty();
 }
 
-absl::StatusOr<int> Audit(const std::vector<std::string>& arguments) {
+absl::StatusOr<int> Audit(const std::vector<std::string>& arguments, int64_t step) {
   std::vector<std::string> directories, flags;
   for (const std::string& argument : arguments) {
     (absl::StartsWith(argument, "-") ? flags : directories).push_back(argument);
   }
-  const int64_t step = absl::GetFlag(FLAGS_replay);
   if (directories.empty() || directories.size() > 2) {
     return absl::InvalidArgumentError("name the --train_dir of one run or of two; see --help");
   }
   if (directories.size() == 2 && step >= 0) {
     return absl::InvalidArgumentError("--replay repeats steps of one run, but two are named");
-  }
-  if (step < -1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--replay=", step, ": name a step of the run, from 0, or leave the flag out"));
   }
   if (directories.size() == 1 && step < 0 && !flags.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("the flags after -- (", absl::StrJoin(flags, " "),
@@ -88,8 +78,12 @@ absl::StatusOr<int> Audit(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return RunProgram([&] {
-    const absl::StatusOr<int> result = Audit(ParseFlags(argc, argv, kUsage));
-    return result.ok() && ExitStatus(absl::OkStatus()) == 0 ? *result : ExitStatus(result.status());
-  });
+  Flags flags;
+  std::vector<std::string> arguments;
+  int64_t step = -1;
+  flags.TakeArguments(arguments);
+  flags.Add("replay", &step, Range(0).Or(-1),
+            "Repeat the steps between the checkpoints before and after this step, which counts from 0 as in "
+            "metrics.jsonl, and compare data and variables bit by bit; -1: no replay.");
+  return RunProgram(argc, argv, kUsage, flags, [&] { return Audit(arguments, step); });
 }

@@ -2,15 +2,13 @@
 #include <string>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/io/file.h"
 #include "trainers/flags/command_line.h"
+#include "trainers/flags/model_flags.h"
 #include "trainers/plots/plots.h"
-
-ABSL_FLAG(std::string, output, "run.html", "The file to write.");
 
 namespace belfry::trainers {
 namespace {
@@ -24,11 +22,10 @@ be plotted while it is in progress; run the program again to update the page.
   plot_run metrics.jsonl                  # a run with --metrics_file=metrics.jsonl
 )";
 
-absl::Status Run(const std::vector<std::string>& paths) {
+absl::StatusOr<int> Run(const std::vector<std::string>& paths, const std::string& output) {
   if (paths.empty()) {
     return absl::InvalidArgumentError("no runs given: name their directories or metrics files; see --help");
   }
-  const std::string output = absl::GetFlag(FLAGS_output);
   for (const std::string& path : paths) {
     if (path.empty()) return absl::InvalidArgumentError("an empty name in the place of a run; see --help");
   }
@@ -40,7 +37,7 @@ absl::Status Run(const std::vector<std::string>& paths) {
                  run.torn ? "; the last line breaks off and is left out" : "");
   }
   absl::PrintF("Written to %s.\n", output);
-  return absl::OkStatus();
+  return 0;
 }
 
 }  // namespace
@@ -48,5 +45,10 @@ absl::Status Run(const std::vector<std::string>& paths) {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return RunProgram([&] { return ExitStatus(Run(ParseFlags(argc, argv, kUsage))); });
+  Flags flags;
+  std::vector<std::string> paths;
+  std::string output = "run.html";
+  flags.TakeArguments(paths);
+  AddOutput(flags, output);
+  return RunProgram(argc, argv, kUsage, flags, [&] { return Run(paths, output); });
 }

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -13,7 +12,6 @@
 #include "framework/base/units.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/device_flags.h"
-#include "trainers/flags/world_flags.h"
 
 namespace belfry::trainers {
 namespace {
@@ -34,9 +32,9 @@ struct Listing {
 };
 
 // Opens --devices and, if it does not mention GPUs, all GPUs.
-absl::StatusOr<Listing> OpenAll(const World& world) {
-  const std::string spec = absl::AsciiStrToLower(absl::GetFlag(FLAGS_devices));
-  const DeviceOptions options = DeviceOptionsFromFlags(world);
+absl::StatusOr<Listing> OpenAll(const DeviceFlags& flags, const World& world) {
+  const std::string spec = absl::AsciiStrToLower(flags.devices);
+  const DeviceOptions options = flags.OptionsOf(world);
   Listing listing;
   ASSIGN_OR_RETURN(listing.devices, DeviceSet::Open(spec, options));
   if (absl::StrContains(spec, "gpu")) return listing;
@@ -60,8 +58,8 @@ std::string Describe(const Device& device) {
 }
 
 // The devices of this process.
-absl::StatusOr<std::string> List(const World& world) {
-  ASSIGN_OR_RETURN(const Listing listing, OpenAll(world));
+absl::StatusOr<std::string> List(const DeviceFlags& flags, const World& world) {
+  ASSIGN_OR_RETURN(const Listing listing, OpenAll(flags, world));
   std::string text;
   bool gpu = false;
   for (int i = 0; i < listing.devices.size(); ++i) {
@@ -71,24 +69,26 @@ absl::StatusOr<std::string> List(const World& world) {
   return gpu ? text + "GPU: yes\n" : absl::StrCat(text, "GPU: no (", listing.no_gpus.message(), ")\n");
 }
 
-absl::Status Run() {
-  ASSIGN_OR_RETURN(const std::unique_ptr<World> world, OpenWorldFromFlags());
-  const absl::StatusOr<std::string> mine = List(*world);
+absl::StatusOr<int> Run(DeviceFlags& flags) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<World> world, flags.OpenWorld());
+  const absl::StatusOr<std::string> mine = List(flags, *world);
   if (world->size() == 1) {
-    if (mine.ok()) std::printf("%s", mine->c_str());
-    return mine.status();
+    RETURN_IF_ERROR(mine.status());
+    std::printf("%s", mine->c_str());
+    return 0;
   }
   // A process that cannot open its devices says so in its place, since the others wait for its answer.
   const std::string text = mine.ok() ? *mine : absl::StrCat("Error: ", mine.status().ToString(), "\n");
-  ASSIGN_OR_RETURN(const std::vector<std::string> texts, world->AllGather(text, StartDeadline()));
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, world->AllGather(text, flags.StartDeadline()));
   if (world->rank() == 0) {
     std::printf("%d processes, connected by %s\n", world->size(), world->library().c_str());
     for (int i = 0; i < world->size(); ++i) {
       std::printf("\n%s\n%s", belfry::Describe(i, world->processes()[i]).c_str(), texts[i].c_str());
     }
   }
-  RETURN_IF_ERROR(world->Close(StartDeadline()));
-  return mine.status();
+  RETURN_IF_ERROR(world->Close(flags.StartDeadline()));
+  RETURN_IF_ERROR(mine.status());
+  return 0;
 }
 
 }  // namespace
@@ -96,5 +96,7 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return RunProgram(argc, argv, kUsage, Run);
+  Flags table;
+  DeviceFlags flags(table);
+  return RunProgram(argc, argv, kUsage, table, [&] { return Run(flags); });
 }

@@ -2,17 +2,13 @@
 #include <string>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "models/onnx/import.h"
 #include "trainers/flags/command_line.h"
-
-ABSL_FLAG(std::string, output, "model.safetensors", "The file to write.");
-ABSL_FLAG(bool, channels_last, false,
-          "Gives the model images [N, H, W, C] at its ends instead of ONNX's [N, C, H, W].");
+#include "trainers/flags/model_flags.h"
 
 namespace belfry::trainers {
 namespace {
@@ -32,19 +28,18 @@ void Print(const char* what, const std::vector<models::ImportedEnd>& ends) {
   }
 }
 
-absl::Status Run(const std::vector<std::string>& paths) {
+absl::StatusOr<int> Run(const std::vector<std::string>& paths, const std::string& output, bool channels_last) {
   if (paths.size() != 1 || paths[0].empty()) {
     return absl::InvalidArgumentError(absl::StrCat("name one ONNX file, not ", paths.size(), "; see --help"));
   }
-  const std::string output = absl::GetFlag(FLAGS_output);
   RETURN_IF_ERROR(CheckOutputFile("output", output, "the saved model", paths, "the ONNX file"));
   ASSIGN_OR_RETURN(const models::ImportSummary summary,
-                   models::ImportOnnx(paths[0], output, {.channels_last = absl::GetFlag(FLAGS_channels_last)}));
+                   models::ImportOnnx(paths[0], output, {.channels_last = channels_last}));
   absl::PrintF("Written to %s: %s of opset %d, %s.\n", output, Counted(summary.nodes, "node"), summary.opset,
                Counted(summary.parameters, "parameter"));
   Print("Input", summary.inputs);
   Print("Output", summary.outputs);
-  return absl::OkStatus();
+  return 0;
 }
 
 }  // namespace
@@ -52,5 +47,13 @@ absl::Status Run(const std::vector<std::string>& paths) {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return RunProgram([&] { return ExitStatus(Run(ParseFlags(argc, argv, kUsage))); });
+  Flags flags;
+  std::vector<std::string> paths;
+  std::string output = "model.safetensors";
+  bool channels_last = false;
+  flags.TakeArguments(paths);
+  AddOutput(flags, output);
+  flags.Add("channels_last", &channels_last,
+            "Gives the model images [N, H, W, C] at its ends instead of ONNX's [N, C, H, W].");
+  return RunProgram(argc, argv, kUsage, flags, [&] { return Run(paths, output, channels_last); });
 }
