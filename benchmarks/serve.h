@@ -24,7 +24,7 @@ absl::StatusOr<double> StepRate(absl::FunctionRef<absl::Status()> step, absl::Fu
                                 double seconds);
 
 // Answers commands of the protocol from `in` on `out` until "quit" or the end of input. `compared` are the numbers that
-// other programs must reproduce; `rate` returns steps per second, measured for about so many seconds, and `peak_bytes`
+// other programs must reproduce; `rate` returns steps per second, measured for about `seconds`, and `peak_bytes`
 // the peak memory. Errors: theirs, and those of ParseGo.
 absl::Status AnswerCommands(const std::vector<double>& compared,
                             absl::FunctionRef<absl::StatusOr<double>(double seconds)> rate,

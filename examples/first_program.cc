@@ -1,5 +1,5 @@
 // Learns to tell points inside a ring from others, with one tower per device, and predicts two new points. The README
-// shows this file.
+// shows parts of this file.
 #include <cstdio>
 #include <random>
 

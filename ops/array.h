@@ -59,7 +59,7 @@ Output Range(OpScope scope, double start, double limit, double delta = 1, DType 
 Output Identity(OpScope scope, Output x);
 // Returns x and blocks its gradient.
 Output StopGradient(OpScope scope, Output x);
-// At most one extent may be -1: it is inferred from the number of elements of x. Others may be those of tensors:
+// At most one extent may be -1: it is inferred from the number of elements of x. Others may be taken from tensors:
 // Reshape(scope, x, {Extent::Of(x, 0), -1, 8, 16}).
 Output Reshape(OpScope scope, Output x, const Extents& extents);
 // x with the shape of `like`, whose elements are not read and which may have any dtype.
@@ -83,7 +83,7 @@ Output ShapeOf(OpScope scope, Output x, DType dtype = DType::kInt32);
 
 // --- Broadcasting: shapes align at the last axis, extents of 1 stretch ---
 
-// x broadcast to `shape`; an extent of -1 keeps that of x.
+// x broadcast to `shape`; an extent of -1 keeps x's.
 Output BroadcastTo(OpScope scope, Output x, const Shape& shape);
 // x broadcast to the shape of `like`, whose elements are not read and which may have any dtype.
 Output BroadcastLike(OpScope scope, Output x, Output like);

@@ -34,14 +34,14 @@ Output SelfAttention(OpScope scope, Output qkv, int64_t kv_heads, const Attentio
 
 struct RotaryOptions {
   double base = 10'000;
-  int64_t width = 0;         // elements of each head that are rotated, an even number; 0: all. The others pass
-  int64_t heads = 0;         // heads that are rotated, the first ones; 0: all. Of a qkv: those of q and k
+  int64_t width = 0;         // rotated elements of each head, an even number; 0: all. The others pass
+  int64_t heads = 0;         // rotated heads, the first ones; 0: all. Of a qkv: the heads of q and k
   int64_t offset = 0;        // position of x[:, 0]
   bool interleaved = false;  // pairs of neighbours (2 i, 2 i + 1); otherwise (i, i + width / 2)
 };
 // Rotary position embedding (Su et al., "RoFormer", 2021) of x [N, T, H, D]: the pair i of a head at position t is
 // rotated by the angle t base^(-2 i / width). The scores of attention between rotated queries and keys depend on the
-// difference of their positions. By default pairs are those of GPT-NeoX and LLaMA.
+// difference of their positions. By default pairs are as in GPT-NeoX and LLaMA.
 Output Rotary(OpScope scope, Output x, const RotaryOptions& options = {});
 
 }  // namespace belfry::ops

@@ -1,4 +1,4 @@
-// Extents of tensors that a graph makes, which may be those of other tensors.
+// Extents of tensors that a graph makes, which may be taken from other tensors.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace belfry::ops {
 
-// An extent: a number, or that of an axis of another tensor, which may still be unknown while the graph is built (the
+// An extent: a number, or the extent of another tensor's axis, which may still be unknown while the graph is built (the
 // number of examples, the length of a sequence). Plans know all extents, so no step pays for it. A value type.
 class Extent {
  public:
@@ -28,7 +28,7 @@ class Extent {
   // The number; Shape::kUnknown if it depends on an extent that is unknown so far, or is an error.
   int64_t size() const;
 
-  bool taken() const { return taken_; }  // whether it is that of a tensor
+  bool taken() const { return taken_; }  // whether it is a tensor's
   Output tensor() const { return tensor_; }
   int64_t axis() const { return axis_; }
   // The extent is (that of the tensor * factor + offset) / divisor.

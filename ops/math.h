@@ -132,7 +132,7 @@ Output All(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = fals
 // it exceeds the largest number of the dtype. Its gradient is x / norm, and 0 where the norm is 0, at which it has no
 // derivative; Sqrt(Sum(Square(x))) gives NaN there.
 Output Norm(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
-// x / max(norm, epsilon), where the norm is that of `axes`; epsilon in [0, 1]. Zeros stay zeros, with a gradient of 0.
+// x / max(norm, epsilon), where the norm is over `axes`; epsilon in [0, 1]. Zeros stay zeros, with a gradient of 0.
 // Floats only.
 Output L2Normalize(OpScope scope, Output x, const Axes& axes = {}, double epsilon = 1e-12);
 // Half the sum of squares of all elements, a scalar; floats only. Infinite if that exceeds the dtype.

@@ -140,7 +140,7 @@ Output GlobalMaxPool(OpScope scope, Output x, bool keep_dims = false);
 
 // Images x [N, H, W, C] in another size, [N, height, width, C]; twice as large:
 //   ResizeBilinear(scope, x, Extent::Of(x, 1) * 2, Extent::Of(x, 2) * 2)
-// Pixels are areas, and positions those of their centres, as in TensorFlow 2 and in PyTorch with align_corners=False.
+// Pixels are areas, positioned by their centres, as in TensorFlow 2 and in PyTorch with align_corners=False.
 // Nearest takes the pixel in which the centre lies (PyTorch's "nearest-exact"); bilinear interpolates between the four
 // nearest centres, without a filter when it makes images smaller. An empty image cannot be resized to another.
 Output ResizeNearest(OpScope scope, Output x, const Extent& height, const Extent& width);

@@ -2,12 +2,12 @@
 //
 // Tensors are float32, float64, float16 or bfloat16; the 16-bit dtypes are computed in float32, and the cell of an LSTM
 // is float32 from step to step. N is the batch, T the number of steps, I the width of x, H the number of units. N and T
-// may be unknown while the graph is built. Matrices are [from, to]: those of PyTorch and cuDNN, transposed. The gates
+// may be unknown while the graph is built. Matrices are [from, to], PyTorch's and cuDNN's transposed. The gates
 // are in their order.
 //
-// With `lengths`, sequence n has lengths[n] steps, from 0 to T, and the rest of x[n] is padding: from its end on the
-// states stay as they are, so the last ones are those after its last step, y is 0, and x gets a gradient of 0. Padding
-// may be any finite numbers. A length outside [0, T] fails the step on a CPU; on a GPU it counts as the nearer of both.
+// With `lengths`, sequence n has lengths[n] steps, from 0 to T, and the rest of x[n] is padding: the states no longer
+// change there, so the last ones follow its last step, y is 0, and x gets a gradient of 0. Padding may be any finite
+// numbers. A length outside [0, T] fails the step on a CPU; on a GPU it counts as the nearer of both.
 //
 // The projection of x is one product of all steps. The rest is one op, which keeps the gates for the gradient, in place
 // of the projection where nothing else reads it. Both ops are differentiable once.

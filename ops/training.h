@@ -39,10 +39,10 @@ struct Gradient {
 // of 16 to 256 rows first. Not differentiable.
 Gradient SumRows(OpScope scope, Output rows, Output indices);
 
-// The means over towers instead of sums: row k is that of tower towers[k], in [0, N) and ascending, and
+// The means over towers instead of sums: row k is from tower towers[k], in [0, N) and ascending, and
 // sum(weights[towers[k]] rows[k]) / sum(weights) the mean of an index. `towers` [K] has the type of the indices,
 // weights [N] are float32; rows of towers of weight 0 are skipped. The same bits as collective.h's AllReduceMean of the
-// dense gradients, but for float64 on GPUs.
+// dense gradients, except float64 on GPUs.
 Gradient MeanRows(OpScope scope, Output rows, Output indices, Output towers, Output weights);
 
 // Sums over towers that one device runs one after the other, in the order of the tree in which the averager adds up

@@ -15,7 +15,7 @@ struct GradientAndVariable {
   Output indices = {};  // valid: the gradient is sparse, and `gradient` its rows (ops::Gradient)
 };
 
-// The gradients that are sparse: of variables [V, ...] that are used through ops::Gather alone, as embeddings are, in
+// The sparse gradients: of variables [V, ...] used through ops::Gather alone, as embeddings are, in
 // any number of places. A table that is used otherwise too, such as one with a weight decay loss or one that is also
 // the output layer, has a dense gradient.
 enum class SparseGradients { kNever, kWherePossible };

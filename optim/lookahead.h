@@ -1,4 +1,4 @@
-// Lookahead: slow weights that follow those of another optimizer.
+// Lookahead: slow weights that follow another optimizer's weights.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ struct MuonOptions {
 // [..., in, out] all axes but the last are the rows. Products are computed in float32, or float64 for a variable of
 // that.
 //
-// Hidden layers only: the first, the last and all that is no matrix take AdamW in the paper's experiments. Check
+// Hidden layers only: the first, the last and non-matrices take AdamW in the paper's experiments. Check
 // refuses variables of rank 0 and 1:
 //
 //   optim::ParameterGroups({{optim::NameMatches("block*", optim::IsWeight), optim::Muon()}}, optim::AdamW());

@@ -17,7 +17,7 @@ namespace belfry::optim {
 
 // One update rule with its hyper-parameters. Immutable: slots and counts of updates are variables of the graph, so one
 // optimizer serves any number of towers. Derived classes are in
-// optim/{descent,rmsprop,adam,lars,lamb,muon}.h; those of lookahead.h and parameter_groups.h have optimizers inside.
+// optim/{descent,rmsprop,adam,lars,lamb,muon}.h; lookahead.h and parameter_groups.h wrap other optimizers.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -29,11 +29,11 @@ class Optimizer {
   //
   // The variable may be a part of one (SliceOfVariable), with its part of the gradient: then slots are the tower's
   // share of the whole variable's. A rule that is not element-wise must refuse parts, or combine what it needs of them;
-  // one that looks at the variable's shape must look at that of variable.whole().
+  // one that looks at the variable's shape must look at variable.whole()'s.
   //
   // The gradient is dense unless takes_sparse().
   virtual Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const = 0;
-  // An error if this is no optimizer for a model of these trainable variables. ReplicateTowers asks.
+  // An error if this optimizer cannot train a model of these variables. ReplicateTowers asks.
   virtual absl::Status Check(absl::Span<const Variable> /*variables*/) const { return absl::OkStatus(); }
   // True if Apply takes sparse gradients, and then updates their rows only.
   virtual bool takes_sparse() const { return false; }

@@ -12,7 +12,7 @@ struct ParameterGroup {
   SharedOptimizer optimizer;
 };
 
-// Updates each variable by the optimizer of the first group whose filter selects it, or else by that of `rest`. Groups
+// Updates each variable by the optimizer of the first group whose filter selects it, or else by `rest`. Groups
 // may have rates, schedules, weight decays and rules of their own:
 //
 //   optim::ParameterGroups optimizer({{optim::NameMatches("encoder/*"), optim::AdamW({.learning_rate = 1e-5})},
@@ -31,7 +31,7 @@ class ParameterGroups : public Optimizer {
   absl::string_view count_slot(const Variable& variable) const override;
 
  private:
-  // The index of its group; that of `rest` is groups_.size().
+  // The index of its group; `rest` has groups_.size().
   size_t GroupOf(const Variable& variable) const;
   const Optimizer& OptimizerOf(size_t group) const {
     return group < groups_.size() ? *groups_[group].optimizer : *rest_;

@@ -37,7 +37,7 @@ struct CifarOptions {
   bool confusion = true;            // the result has the confusion matrix
 };
 
-// A run of cifar10, but for its flags.
+// A run of cifar10, without its flags.
 class CifarProgram : public ClassifierProgram {
  public:
   // The generated set is written to the temporary directory by the first process of each machine, for which the others

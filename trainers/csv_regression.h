@@ -32,7 +32,7 @@ struct CsvColumn : Moments {
 struct Plane {
   std::vector<double> weights;
   double bias = 0;
-  std::string formula;            // lines "y =", "  +3 * a", "  -7", with so many digits that they change no prediction
+  std::string formula;            // lines "y =", "  +3 * a", "  -7", with enough digits to change no prediction
                                   // for a row of the file by more than a millionth of the target's spread
   double mean_squared_error = 0;  // over all rows
   double r2 = 0;                  // coefficient of determination; NaN if the target is the same in all rows

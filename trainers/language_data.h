@@ -41,7 +41,7 @@ struct LanguageData {
 // validation, or a tokenizer without a path or with a larger vocabulary. Otherwise the errors of these.
 absl::StatusOr<LanguageData> OpenLanguageData(const LanguageDataOptions& options);
 
-// A prompt as tokens: those of the tokenizer, if there is one; the bytes of a text; numbers separated by commas or
+// A prompt as tokens: the tokenizer's, if there is one; the bytes of a text; numbers separated by commas or
 // spaces; letters from 'a' on for the generated language. InvalidArgument names what is none of them.
 absl::StatusOr<std::vector<int32_t>> ParsePrompt(const LanguageData& data, const std::string& prompt);
 // Tokens as they are printed: the reverse. Control characters of a text, and bytes that are not UTF-8, are shown as

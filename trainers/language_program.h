@@ -20,7 +20,7 @@ namespace belfry::trainers {
 absl::StatusOr<models::TransformerOptions> NamedTransformer(absl::string_view name);
 
 struct LanguageOptions {
-  models::TransformerOptions model = {};  // but for the vocabulary, which is that of the data
+  models::TransformerOptions model = {};  // except the vocabulary, which the data has
   LanguageDataOptions data = {};
   ScheduleChoice schedule = {};
   double weight_decay = 0.1;
@@ -30,7 +30,7 @@ struct LanguageOptions {
   bool export_step = false;  // what --export saves predicts token by token
 };
 
-// A run of language_model, but for its flags.
+// A run of language_model, without its flags.
 class LanguageProgram : public ClassifierProgram {
  public:
   absl::Status OpenData(ProgramRun& run) override;

@@ -30,7 +30,7 @@ struct PictureProgramOptions {
   std::vector<std::string> predict = {};  // files, whose classes are printed at the end
 };
 
-// A run of image_classifier, but for its flags.
+// A run of image_classifier, without its flags.
 class PictureProgram : public ClassifierProgram {
  public:
   // The generated set is written to the temporary directory by the first process of each machine.

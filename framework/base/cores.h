@@ -15,7 +15,7 @@ std::vector<int> AvailableCores();
 // The most neighbours in `cores` that are hardware threads of one core, as far as the system says; at least 1.
 int ThreadsOfCore(absl::Span<const int> cores);
 
-// The number of cores that this process may keep busy: those of AvailableCores(), or fewer if its control groups limit
+// The number of cores that this process may keep busy: all of AvailableCores(), or fewer if its control groups limit
 // its processor time, as `docker run --cpus=2` and the CPU limit of a Kubernetes container do; rounded up, at least 1.
 // `root` is where the system's files /proc and /sys lie; tests have their own.
 int UsableCores(const std::string& root = "");

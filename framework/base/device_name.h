@@ -62,13 +62,13 @@ bool IsDifferentAddressSpace(const DeviceName& a, const DeviceName& b);
 enum class MergeMode {
   kHard,      // an error
   kSoft,      // different types: type and id are unset; different ids: the id is unset
-  kOverride,  // type and id of `other` win; if `other` has no id, that of `target` stays
+  kOverride,  // type and id of `other` win; if `other` has no id, `target` keeps its own
 };
 // The constraints of both names combined. Where they contradict each other, InvalidArgument "Cannot merge devices with
 // incompatible types: 'A' and 'B'" (or jobs, replicas, tasks, ids).
 absl::StatusOr<DeviceName> Merge(DeviceName target, const DeviceName& other, MergeMode mode);
 
-// Fields set in `inner` override those of `outer`, all five of them. This is how nested device scopes combine, and how
+// Fields set in `inner` override `outer`'s, all five of them. This is how nested device scopes combine, and how
 // a request is enforced on an existing name (TensorFlow's EnsureSpecification). "/gpu:7" with "/device:GPU:*" inside
 // stays "/device:GPU:7"; an empty `inner` changes nothing.
 DeviceName MergeOverride(DeviceName outer, const DeviceName& inner);

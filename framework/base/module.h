@@ -13,7 +13,7 @@ namespace belfry {
 //
 // which returns the address of a constant table of functions, by the name of the layer that calls them ("device",
 // "collective", "ops"), or null where it has nothing for that layer. Each layer declares the type of its table. For
-// part "version" it returns kBuild: the tables of a module are those of one libbelfry only.
+// part "version" it returns kBuild: the tables of a module fit one libbelfry only.
 //
 // A table's address stays valid until the process ends; modules are never unloaded.
 class Module {

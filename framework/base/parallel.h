@@ -32,7 +32,7 @@ class ScopedParallelThreads {
 // FailedPrecondition after fork, on a thread whose team stayed in the parent.
 absl::Status StartParallelThreads();
 
-// True if so many scalar operations are worth waking threads for, as ParallelFor decides.
+// True if `operations` scalar operations are worth waking threads for, as ParallelFor decides.
 bool IsWorthThreads(double operations);
 
 // Calls body(begin, end) on ranges that cover [0, n): on several threads when `n * cost` (cost: about one per scalar

@@ -1,4 +1,4 @@
-// Collectives over the towers of a plan: means, sums, broadcasts, and those of slices.
+// Collectives over the towers of a plan: means, sums, broadcasts, reduce-scatters and all-gathers.
 #pragma once
 
 #include <algorithm>
@@ -40,9 +40,9 @@ struct CollectiveSpec {
   DType dtype = DType::kFloat32;
   int64_t elements = 0;
   std::vector<Device*> participants = {};  // borrowed, distinct, in ascending order of their first rank
-  std::vector<CollectiveRank> ranks = {};  // those of this process, in ascending tower order
+  std::vector<CollectiveRank> ranks = {};  // of this process, in ascending tower order
   int first = 0;                           // the number of ranks[0] among the ranks of all processes
-  int size = 0;                            // the number of ranks of all processes; 0: those of this process are all
+  int size = 0;                            // the number of ranks of all processes; 0: ranks.size()
   bool spans_processes() const { return size > static_cast<int>(ranks.size()); }
   bool averages() const { return kind == CollectiveKind::kMean || kind == CollectiveKind::kReduceScatter; }
 };
@@ -122,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Collective>> MakeLocalCollective(CollectiveSpec s
 absl::StatusOr<std::unique_ptr<Collective>> MakeSlicedCollective(CollectiveSpec spec, CollectiveSlice slice);
 
 // Computes elements [begin, end) of a mean, a sum or a broadcast on the host, and writes them to spec.ranks. The mean
-// of a reduce-scatter is computed as that of kMean.
+// of a reduce-scatter is computed as for kMean.
 absl::Status ReduceOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end);
 // The same from all of `ranks` instead of spec.ranks, written to `results` of them beginning with `first`. Elements are
 // counted from the data of each rank.

@@ -28,7 +28,7 @@ const GpuCollectives& CollectivesOnGpus();
 // InvalidArgument for a mean or sum of a dtype that is not floating-point.
 absl::Status CheckDType(const CollectiveSpec& spec);
 
-// The slices of GPUs: those of ReduceOnHost, bit by bit, except that a NaN may be another NaN. Kernels read and write
+// The slices of GPUs, with the bits of ReduceOnHost, except that a NaN may be another NaN. Kernels read and write
 // the memory of the participants that theirs reaches; of the others they work on copies, in scratch memory of their own
 // device. If all weights of a mean are zero, its result is NaN. The slice holds memory on every participant, so it must
 // go before they do.

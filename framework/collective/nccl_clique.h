@@ -29,7 +29,7 @@ struct NcclOptions {
   bool blocking = false;
 };
 
-// The place of a clique's GPUs among those of several processes.
+// The place of a clique's GPUs among the GPUs of several processes.
 struct NcclSpan {
   World* world = nullptr;   // borrowed; null: all GPUs are of this process
   int tag = 0;              // of the world, for the clique alone
@@ -100,7 +100,7 @@ class NcclClique {
   absl::Status Why();
   // Ends the handling of a failure. REQUIRES: nobody is in the clique.
   void Resume();
-  // Rebuilds communicators that were aborted. One thread at a time. If the clique spans processes: Unavailable with the
+  // Rebuilds aborted communicators. One thread at a time. If the clique spans processes: Unavailable with the
   // first failure if they were aborted, and the error of World::Stopped.
   absl::Status Prepare(absl::Time deadline);
   // Looks for asynchronous errors, and aborts the clique if there is one, or if `give_up` and an operation is still in

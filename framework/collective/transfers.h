@@ -8,9 +8,9 @@
 
 namespace belfry {
 
-// Bytes that go to and come from other processes at the same time, in fixed places. Those between two processes arrive
-// in the order in which they stand here, and both sides must agree on their number and sizes. A size may be any: MPI
-// takes no message of more than 2 GiB, so longer ones go in pieces.
+// Bytes sent to and received from other processes at the same time, in fixed places. Transfers between two processes
+// arrive in the order in which they stand here, and both sides must agree on their number and sizes. A size may be any:
+// MPI takes no message of more than 2 GiB, so longer ones go in pieces.
 struct Transfers {
   // `bytes` must stay where they are, and the first of them must not change while an exchange runs.
   void Send(int to, absl::Span<const char> bytes);

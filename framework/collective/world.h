@@ -30,8 +30,8 @@ std::string Describe(int rank, const WorldProcess& process);
 // make the same calls in the same order, except where stated.
 //
 // After an error a process must call Fail and exit with a nonzero status, without Close: the launcher then ends the
-// others, which may wait for it. Deadlines are moments of SteadyNow. (MPICH's mpirun does not, if it ended before
-// MPI_Init; they end at their deadlines.)
+// others, which may wait for it. Deadlines are moments of SteadyNow. (MPICH's mpirun does not if the process ended
+// before MPI_Init; the others then end at their deadlines.)
 class World {
  public:
   virtual ~World() = default;
@@ -46,8 +46,8 @@ class World {
 
   // A number for exchanges that may run at the same time as others. Thread-safe.
   virtual int NewTag() = 0;
-  // Sends and receives all of `transfers`; returns when their memory may be used again. Neither allocates, except at
-  // the first exchange of transfers that have to be cut, nor uses the processor beside other threads that need it.
+  // Sends and receives all of `transfers`; returns when their memory may be used again. Does not allocate, except
+  // at the first exchange of transfers that have to be cut, nor use the processor beside other threads that need it.
   // Exchanges with different tags may run at the same time, in any order. Errors: DeadlineExceeded names the processes
   // from which something is missing; Cancelled if `cancelled` returns true, or with the error of a process that called
   // Fail; those of the library. After an error nothing more can be exchanged with any tag, and MPI no longer uses the
@@ -66,11 +66,11 @@ class World {
   // Says where this process is, for RollCall: "CPU:0 has been running tower_1/conv2". Called on a thread of the world's
   // own. Null: nothing to say.
   virtual void SetPosition(std::function<std::string()> position) = 0;
-  // OK, or the error after which nothing can be exchanged: that of a process that called Fail, or of an exchange. For
-  // those who wait for other processes in another way. Thread-safe; costs an atomic load.
+  // OK, or the error after which nothing can be exchanged: from a process that called Fail, or from an exchange. For
+  // code that waits for other processes in another way. Thread-safe; costs an atomic load.
   virtual absl::Status Stopped() = 0;
   // Where each process is, one line each, and for which other one it waits. A process that does not answer within a
-  // second is stopped, dead or cut off, and its line says so. Such lines come first, then those of processes that wait
+  // second is stopped, dead or cut off, and its line says so. Such lines come first, then processes that wait
   // for no other. If another process has told an error, that follows. For the error of a process that waits in vain.
   // Thread-safe.
   virtual std::string RollCall() = 0;

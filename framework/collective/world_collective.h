@@ -12,7 +12,7 @@ namespace belfry {
 
 // The towers of all processes, numbered by process.
 struct TowersOfWorld {
-  std::vector<int> first;  // by process, the number of its first tower; and, as the last element, that of all towers
+  std::vector<int> first;  // by process, the number of its first tower; the last element is the number of all towers
   int count(int process) const { return first[process + 1] - first[process]; }
   int total() const { return first.back(); }
   int processes() const { return static_cast<int>(first.size()) - 1; }
@@ -27,12 +27,12 @@ struct TowersOfWorld {
 enum class WorldSum {
   kTowers,  // in the order of their numbers (MakeLocalCollective): the bits of the local averager among as many towers
             // in one process
-  kProcesses,  // those of each process first, then the processes in ascending order: the bits depend on the layout
+  kProcesses,  // the towers of each process first, then the processes in order: the bits depend on the layout
 };
 
 // The way of data between processes; all give the same bits.
 enum class WorldRoute {
-  kFaster,  // that of the next two which is expected to take less time, from the sizes of collective and world
+  kFaster,  // the next two's faster one, as estimated from the sizes of collective and world
   kDirect,  // each process adds up one slice, which it gets from all others, and sends the result to all
   kTree,    // process 0 adds up all, which goes there and comes back through a binomial tree of processes
 };
@@ -42,7 +42,7 @@ enum class WorldRoute {
 // processes get the same bits. The data of GPUs goes through host memory (staged.h). All processes must run the same
 // collectives in the same order, one at a time, and each must have the ranks that `towers` gives it. Errors:
 // InvalidArgument for CPU devices and GPUs in one process, other ranks, and dtypes that cannot be averaged;
-// ResourceExhausted. If a process does not answer, that of a run names the processes which this one waits for; on the
+// ResourceExhausted. If a process does not answer, a run's error names the processes that this one waits for; on the
 // tree they may themselves wait for it (World::RollCall).
 //
 // For P processes with L towers each, and S bytes of one tower: direct messages take 2 (P - 1) messages' latency. Each

@@ -37,8 +37,8 @@ struct WorldMessages {
   std::vector<Transfers> gather = {}, spread = {};  // exchanges, one after the other
   bool adds_up = false;
   ElementRange own = {};
-  std::vector<CollectiveRank> all = {};  // for kTowers: those of all processes; their data begins with own
-  std::vector<void*> sums = {};          // for kProcesses: those of all processes, by process; they begin with own
+  std::vector<CollectiveRank> all = {};  // for kTowers: the ranks of all processes; their data begins with own
+  std::vector<void*> sums = {};          // for kProcesses: every process's sum, by process; each begins with own
   std::vector<float> weights = {};       // by rank; empty unless for a mean
   // The sum of all weights, for a mean in which only process 0 has them; otherwise null. Set there before `spread`.
   std::unique_ptr<double> total = nullptr;
@@ -53,7 +53,7 @@ struct WorldMessages {
 WorldMessages DirectMessages(const WorldShare& share);
 
 // Data goes up a tree of processes (process_tree.h) as it is, process 0 adds it up as the local averager does, and the
-// result comes down. So the bits are those of the direct messages.
+// result comes down. So the bits are as with direct messages.
 WorldMessages TreeMessages(const WorldShare& share);
 
 // True if the tree takes less time. The same in all processes.

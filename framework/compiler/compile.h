@@ -21,9 +21,9 @@ inline constexpr int64_t kFuseFrom = int64_t{1} << 16;
 // Values that the backward pass computes again instead of keeping them from the forward pass: time for memory.
 enum class Recompute {
   kNone,
-  kCheap,  // those that need no convolution or product of matrices to be computed from values that are kept:
+  kCheap,  // results that need no convolution or matrix product to be computed from kept values:
            // normalisations, activations, sums
-  kSqrt,   // all but those that cross from one segment to the next, with sqrt(n) segments for n convolutions and
+  kSqrt,   // all except results that cross from one segment to the next, with sqrt(n) segments for n convolutions and
            // products (Chen et al., "Training deep nets with sublinear memory cost", 2016): about one more forward pass
 };
 absl::StatusOr<Recompute> ParseRecompute(absl::string_view name);  // "none", "cheap", "sqrt"

@@ -11,7 +11,7 @@ namespace belfry {
 // Makes a plan that needs more than `limit` bytes on a device compute results again instead of keeping them, and plans
 // its streams and memory anew, so that its arena, with the copies of constants and large feeds on a GPU, fits. Of the
 // plans that it tries, it takes the first that fits, else the one that needs least. The results have the same bits.
-// REQUIRES: the plan is complete but for variables' uses. Kernels are to be made again if plan.recomputation.nodes > 0.
+// REQUIRES: the plan is complete except for variables' uses. Make kernels again if plan.recomputation.nodes > 0.
 void FitMemory(Plan& plan, const DeviceSet& devices, size_t limit);
 
 // Makes `device` compute results of plan.program again, so that the step uses about `budget` bytes of the device at any

@@ -10,7 +10,7 @@ namespace belfry {
 // Runs the kernels of the node's members, made for blocks of a few thousand elements, one after another on each block,
 // so that results between them stay in the first-level cache; reductions take each block as a piece. Blocks are
 // multiples of kPieceUnit and of the rows that repeat. Each thread has its own blocks, workspace and kernels. The
-// results equal those of the nodes one by one, to the last bit. Errors: what a factory reports, with its node.
+// results equal the nodes' own, one by one, to the last bit. Errors: what a factory reports, with its node.
 absl::StatusOr<Kernel> MakeElementwiseKernel(const Program& program, const ProgramNode& node, Device& device);
 
 }  // namespace belfry

@@ -14,7 +14,7 @@ struct MemoryItem {
 };
 
 // The memory of one device, in bytes. The first three live as long as the session and count all of the graph's
-// variables; the rest is the plan's. Inputs to gaps are those of the moment of a step at which the arena is fullest.
+// variables; the rest is the plan's. Inputs to gaps describe the moment of a step at which the arena is fullest.
 struct DeviceMemoryReport {
   size_t parameters = 0;  // trainable variables
   size_t slots = 0;       // variables that belong to others: of optimizers, moving averages

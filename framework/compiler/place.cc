@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kMaxTypes = 64;  // bits of a set of device types
 
-// By node, the ids of the nodes from `first` on that it sends something to: those of node i stand at [begin[i],
-// begin[i + 1]). Two passes over the edges fill it, without an allocation for each node.
+// Consumers of each node, in CSR form: ids[begin[i]] to ids[begin[i + 1] - 1] are the nodes from `first` on to
+// which node i sends something. Two passes over the edges fill it, without an allocation for each node.
 struct Consumers {
   std::vector<int> begin, ids;
 };

@@ -29,8 +29,8 @@ struct Placement {
 // With allow_soft_placement, a device that does not exist or that has no kernel gives way to one that exists and has,
 // and `notes` says so; without it, it is an InvalidArgument error that begins "Cannot assign a device to node 'b':
 // Could not satisfy explicit device specification '/gpu:2'" and ends with the node's summary in "[[Node: ...]]";
-// between the two stand the reason, the devices there are and the user's line. Of several errors, that of the first
-// node in the order of PlacementText is returned. FailedPrecondition if there are no devices.
+// between the two stand the reason, the devices there are and the user's line. Of several errors, the first
+// node's in the order of PlacementText is returned. FailedPrecondition if there are no devices.
 //
 // Where nodes that share a device ask for different ones:
 // - Different jobs, replicas or tasks are an error, also between an update and its variable, and also with

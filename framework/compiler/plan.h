@@ -57,7 +57,7 @@ struct MemoryPlan {
   std::vector<size_t> workspace_offset;       // by node, in the arena of its device
   std::vector<size_t> arena_bytes;            // by device: the peak, and what a plan allocates
   std::vector<size_t> sum_bytes;              // by device: of all outputs and workspaces, as if nothing shared memory
-  std::vector<MemoryBlock> blocks;            // what lies in the arenas, but for what takes no room
+  std::vector<MemoryBlock> blocks;            // what lies in the arenas, except what takes no room
 };
 
 // Results that a plan computes again instead of keeping them, to fit into CompileOptions::arena_limit. Estimates of
@@ -66,7 +66,7 @@ struct Recomputation {
   std::vector<size_t> arena_bytes;  // by device: without it; empty if the plan fits without it, or has no limit
   int nodes = 0;                    // that run again
   double flops = 0, bytes = 0;      // that these take
-  double share = 0;                 // of time, over that of the step without them
+  double share = 0;                 // of time, relative to the step without them
 };
 
 // One tensor that moves between devices in every step.
@@ -76,8 +76,8 @@ struct TransferInfo {
   size_t bytes = 0;
 };
 
-// A feed of at least so many bytes is copied to an asynchronous device beside the step before, into one of two places
-// there; a smaller one with the step.
+// A feed of at least this many bytes is copied to an asynchronous device during the previous step, into one of two
+// places there; a smaller one with its own step.
 inline constexpr size_t kFedAheadBytes = size_t{1} << 16;
 
 // Immutable once compiled; any number of Executables run it.

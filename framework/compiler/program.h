@@ -34,7 +34,7 @@ struct ProgramNode {
   std::vector<TensorSpec> outputs;
   const Node* source = nullptr;  // the graph's node that it comes from, for messages and its phase; never null
   int device = -1;               // index into the DeviceSet, once placed
-  int64_t rank = 0;              // of the nodes that are ready, the one with the smallest rank runs first
+  int64_t rank = 0;              // of the ready nodes, the one with the smallest rank runs first
   // The nodes that an ElementwiseOp(), UpdatesOp() or JoinedOp() was made from, in order. Each input of such a member
   // is an earlier member, {index, 0}, or input i of this node, {-1, i}, or {-1, -1} if the member only needs its shape.
   // The last member of an ElementwiseOp() may update variables, and some members may be reductions, which no other
@@ -59,7 +59,7 @@ struct Program {
   std::vector<Value> feeds;    // in the caller's order; each is output 0 of a node of kind kPlaceholder
   std::vector<Value> fetches;  // in the caller's order
   std::vector<int> targets;
-  std::vector<CollectiveGroup> collectives;     // by name; DropLoneCollectives leaves those of one rank without nodes
+  std::vector<CollectiveGroup> collectives;     // by name; DropLoneCollectives leaves groups of one rank without nodes
   std::shared_ptr<PreparedConstants> prepared;  // by node, once kernels are made; null before
 
   const TensorSpec& spec(Value value) const { return nodes[value.node].outputs[value.index]; }
@@ -96,7 +96,7 @@ std::vector<bool> SharedInputs(const ProgramNode& node);
 ProgramNode AsElementwise(const ProgramNode& node);
 
 // The ArgDef of input `index` of a node. For an input of an UpdatesOp(), and for a variable that an ElementwiseOp()
-// updates, that of the member.
+// updates, the member's.
 const ArgDef& InputArg(const ProgramNode& node, int index);
 // True if the node updates a variable.
 bool Updates(const ProgramNode& node);

@@ -86,7 +86,7 @@ ImagePolicy ResNetTraining(const ChannelStatistics& statistics);
 ImagePolicy ResNetEvaluation(const ChannelStatistics& statistics);
 
 // Jordan, "94% on CIFAR-10 in 3.29 seconds on a single GPU" (2024). Training: 2 pixels of mirrored padding, random
-// 32 x 32 crop, alternating flip, per-channel normalisation. Evaluation is that of ResNetEvaluation.
+// 32 x 32 crop, alternating flip, per-channel normalisation. Evaluation is as in ResNetEvaluation.
 ImagePolicy SpeedrunTraining(const ChannelStatistics& statistics);
 
 // Exact sums over each channel of interleaved bytes, one row after the other.
@@ -111,7 +111,7 @@ class ChannelSums {
 class Augmenter {
  public:
   // InvalidArgument if the field does not hold images, or the policy does not fit them: a crop larger than the padded
-  // image, a contrast range other than 0 <= lower <= upper, a wrong number of means, a deviation that is not positive.
+  // image, a contrast range other than 0 <= lower <= upper, a wrong number of means, a non-positive deviation.
   // The random draws depend only on `seed` and the arguments of Apply.
   static absl::StatusOr<Augmenter> Create(const Field& images, ImagePolicy policy, uint64_t seed);
 
@@ -127,7 +127,7 @@ class Augmenter {
 
  private:
   Augmenter() = default;
-  // Cuts the crop out of an image of pixels of so many bytes.
+  // Cuts the crop out of an image with `pixel` bytes a pixel.
   void Crop(const uint8_t* image, int64_t pixel, const ImageDraw& draw, uint8_t* to);
   void SubtractMeans(const ImageDraw& draw, float* output);
   void CutOut(const ImageDraw& draw, float* output) const;
@@ -137,8 +137,8 @@ class Augmenter {
   ImageRule rule_;
   Shape output_shape_;
   std::vector<uint8_t> cut_;      // the crop, flipped if drawn so
-  std::vector<float> mean_cut_;   // that of the means of kPerPixel
-  std::vector<int64_t> columns_;  // with `reflect`, those of the image that each column of the crop shows
+  std::vector<float> mean_cut_;   // the crop of the means of kPerPixel
+  std::vector<int64_t> columns_;  // with `reflect`, the image's column that each column of the crop shows
   ChannelSums sums_;
   std::vector<float> scale_, bias_;  // of each value of a row of the crop
 };

@@ -28,7 +28,7 @@ std::vector<int64_t> UnknownExtents(absl::Span<const Field> fields, const TowerB
 
 // A batch in the memory of its source.
 struct BatchContents {
-  absl::Span<const TowerBatch> towers;  // those of this process
+  absl::Span<const TowerBatch> towers;  // of this process
   int64_t examples = 0;                 // in the towers of all processes together
   std::vector<int64_t> indices = {};    // in the dataset, in batch order, where there is one: as many as `examples`
   Position position, next;              // of this batch, and of the one after it
@@ -40,7 +40,7 @@ struct BatchShape {
   BatchShape(int64_t all, std::vector<int64_t> unknown = {}) : examples(all), extents(std::move(unknown)) {}  // NOLINT
 
   int64_t examples;              // in the towers of all processes together
-  std::vector<int64_t> extents;  // those of fields that are unknown (BatchSource::fields), in the order of the fields
+  std::vector<int64_t> extents;  // unknown ones of BatchSource::fields, in the order of the fields
 
   bool operator==(const BatchShape& other) const { return examples == other.examples && extents == other.extents; }
   bool operator<(const BatchShape& other) const {
@@ -78,7 +78,7 @@ class Batch {
 };
 
 // Where a Trainer's batches come from: a Prefetcher, which reads them from a Dataset, or a class of one's own for data
-// that are no Dataset, such as a simulation or a stream. The functions are called by one thread.
+// that are not a Dataset, such as a simulation or a stream. The functions are called by one thread.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
@@ -93,8 +93,8 @@ class BatchSource {
   virtual int64_t batches_per_epoch() const { return 1; }
   virtual int64_t last_batch_size() const { return batch_size(); }
   // The shapes of all batches, of a source whose fields have unknown extents, so that their steps can be compiled
-  // before the first one. Empty: those of batch_size() and last_batch_size() examples or, with unknown extents, not
-  // known.
+  // before the first one. Empty: batches have batch_size() or last_batch_size() examples or, with unknown extents,
+  // their shapes are not known.
   virtual std::vector<BatchShape> shapes() const { return {}; }
   virtual int towers() const = 0;        // of all processes
   virtual int local_towers() const = 0;  // of this process: the number of elements of Batch::towers

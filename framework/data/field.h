@@ -41,7 +41,7 @@ std::string FieldsText(absl::Span<const Field> fields);
 absl::StatusOr<size_t> FindField(absl::Span<const Field> fields, absl::string_view name);
 
 // InvalidArgument: there is no field, one without a name, two of the same name, or a shape that is not fully known;
-// categories below 0, for numbers that are not integers, or with names for only some of them.
+// categories below 0, for non-integer numbers, or with names for only some of them.
 absl::Status CheckFields(absl::Span<const Field> fields);
 
 }  // namespace belfry::data

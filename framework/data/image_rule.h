@@ -106,7 +106,7 @@ constexpr ImageMoments MomentsOf(const ImageRule& rule, const ImageDraw& draw, c
 }
 
 // The map of a channel. Brightness shifts its mean along with its pixels, so contrast acts as if it came first. `mean`
-// and `deviation`: those of the channel, for the normalisation by channels.
+// and `deviation`: the channel's, for the normalisation by channels.
 constexpr ChannelAffine AffineOf(const ImageRule& rule, const ImageDraw& draw, const ImageMoments& moments,
                                  const ByteSums& sums, double mean, double deviation) {
   ChannelAffine affine{draw.contrast, draw.brightness};

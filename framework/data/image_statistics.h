@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<float>> ComputeMeanImage(const Dataset& dataset, cons
 
 struct WhiteningOptions {
   int64_t edge = 2;         // of the square patches
-  int64_t examples = 5000;  // at most so many of the first examples
+  int64_t examples = 5000;  // at most this many of the first examples
   double epsilon = 5e-4;    // added to the eigenvalues
 };
 // The filters of a convolution that whitens the patches of images: float32 [edge, edge, C, 2 edge edge C]. With v and

@@ -36,9 +36,9 @@ struct PrefetcherOptions {
   AugmentBy augment = AugmentBy::kWorkers;
   // MixUp (Zhang et al., "mixup: beyond empirical risk minimization", 2018), from 0, none, to 1000: example i of a
   // batch has a partner j in the same batch, by a permutation, and float32 fields become w x_i + (1 - w) x_j with one w
-  // from Beta(mixup, mixup) for the batch. The fields of MixtureFields (framework/data/mixup.h) come last: those of the
-  // partner that are not float32, and w. Only where workers apply the images' policies. Partners and w depend on the
-  // seed and the number of the step.
+  // from Beta(mixup, mixup) for the batch. The fields of MixtureFields (framework/data/mixup.h) come last: the
+  // partner's fields that are not float32, and w. Only where workers apply the images' policies. Partners and w depend
+  // on the seed and the number of the step.
   double mixup = 0;
   int threads = 2;  // up to 1024; 0: Next makes the batch itself, on the caller's thread
   int depth = 3;    // batches made ahead, besides the one handed out; 1 to 1024
@@ -60,15 +60,15 @@ class Prefetcher final : public BatchSource {
   Prefetcher& operator=(const Prefetcher&) = delete;
 
   // Returns the next batch, waiting for it if necessary. OutOfRange after the last epoch; Cancelled after Cancel; the
-  // dataset's error (that of the first failed example in batch order), at this and every later call, when the batch it
+  // dataset's error (for the first failed example in batch order), at this and every later call, when the batch it
   // belongs to is reached; FailedPrecondition if the ring has gone round to a batch that is still on loan.
   absl::StatusOr<Batch> Next() override;
 
   // Stops the workers. From now on Next returns Cancelled, even to callers already waiting. Batches on loan stay valid.
   void Cancel();
 
-  // The fields of the dataset, but float32 [H, W, C] where there is an image policy, or Field::in_step where a step
-  // applies it; then kPositionField, for steps, and those of MixUp.
+  // The fields of the dataset, as float32 [H, W, C] where there is an image policy, or Field::in_step where a step
+  // applies it; then kPositionField, for steps, and MixUp's fields.
   absl::Span<const Field> fields() const override { return fields_; }
   int64_t batch_size() const override { return options_.batch_size; }
   int64_t batches_per_epoch() const override { return batches_per_epoch_; }

@@ -1,4 +1,4 @@
-// GPUs that are not there: a session with them compiles plans and places variables, and runs nothing.
+// GPUs described without a card: a session with them compiles plans and places variables, and runs nothing.
 #pragma once
 
 #include <cstddef>

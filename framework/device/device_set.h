@@ -23,7 +23,7 @@ struct DeviceOptions {
   int task = 0;                   // the number of this process in the job
 
   // GPU options. A card is one physical GPU.
-  // The number of this process among those of its machine, from 0: it leaves as many cards as it opens to each process
+  // The number of this process among its machine's, from 0: it leaves as many cards as it opens to each process
   // before it. But if just as many are visible, they are its own (srun --gpus-per-task), and it opens them all.
   int local_rank = 0;
   bool several_processes = false;  // the GPUs of other processes take part, so that none is alone (Device::only_gpu)

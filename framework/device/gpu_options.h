@@ -14,11 +14,11 @@ namespace belfry {
 absl::Status CheckGpuOptions(const DeviceOptions& options);
 
 // CUDA ordinals of the cards to use, in the order in which they become devices: those of visible_gpus, or all of
-// `found`. InvalidArgument if visible_gpus names a card that is not there.
+// `found`. InvalidArgument if visible_gpus names a missing card.
 absl::StatusOr<std::vector<int>> VisibleCards(const DeviceOptions& options, int found);
 
-// Those of `cards`, which are visible, that this process may open for `gpus` devices, by options.local_rank: at least
-// as many as it needs, or all if there are too few. InvalidArgument if too few are left by the processes before it.
+// The visible `cards` that this process may open for `gpus` devices, by options.local_rank: at least as many as it
+// needs, or all if there are too few. InvalidArgument if too few are left by the processes before it.
 absl::StatusOr<std::vector<int>> CardsOfProcess(const DeviceOptions& options, int gpus, std::vector<int> cards);
 
 // The position of device /gpu:id: part `part` of the virtual_gpus parts of card `card`, an index into VisibleCards.

@@ -90,7 +90,7 @@ class Graph {
   // is an error of the step if the value waits for a node that reads the placeholder. Errors of this call, which stick:
   // `placeholder` is none, is bound already, or has another dtype or shape than `value`.
   void Bind(Output placeholder, Output value);
-  // The value of a placeholder that is bound; an invalid Output of any other node.
+  // The value of a bound placeholder; an invalid Output for any other node.
   Output BoundValue(const Node& placeholder) const;
   // Reserves and returns `name`, or, if it is taken (ignoring case), `name` with the first free suffix of "_1", "_2"
   // ...
@@ -122,7 +122,7 @@ class Graph {
 
   const OpRegistry& registry_;
   std::deque<std::unique_ptr<Node>> nodes_;
-  std::shared_ptr<const NodeFacts> checked_;  // those of the last node
+  std::shared_ptr<const NodeFacts> checked_;  // the facts of the last node
   std::map<std::string, const Node*, std::less<>> by_name_;
   std::map<const Node*, Output> bound_;    // by placeholder
   std::map<std::string, int> used_names_;  // lower-case name to the lowest suffix that may be free

@@ -18,7 +18,7 @@ absl::StatusOr<Attrs> CompleteAttrs(const OpDef& op, absl::Span<const DType> inp
 absl::StatusOr<std::vector<TensorSpec>> InferOutputs(const OpDef& op, const Attrs& attrs,
                                                      absl::Span<const Shape> shapes, absl::Span<const DType> dtypes);
 
-// The dtype that selects the op's kernel: that of its first type variable. REQUIRES: the op has one, and `attrs` are
+// The dtype that selects the op's kernel: its first type variable's. REQUIRES: the op has one, and `attrs` are
 // complete.
 DType KernelDType(const OpDef& op, const Attrs& attrs);
 

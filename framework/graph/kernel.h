@@ -113,9 +113,9 @@ struct Reduction {
 
 // Makes the kernel of one node. Everything that depends on shapes, attributes or threads is decided here. On a CPU
 // device it is called with the ParallelThreads() that the kernel will run with, or with 1 if OpDef::flops says that
-// they are few: a plan for so many threads must hold for a run with more. A kernel is run by one thread at a time.
+// they are few: what is decided for one thread must hold for more. A kernel is run by one thread at a time.
 using KernelFactory = std::function<absl::StatusOr<Kernel>(const KernelSpec&)>;
-// Makes one kernel that does the work of several nodes of an op; its inputs are those of one node after another.
+// Makes one kernel that does the work of several nodes of an op; its inputs are one node's after another's.
 using FusedUpdatesFactory = std::function<absl::StatusOr<Kernel>(absl::Span<const KernelSpec>)>;
 // Returns nullopt if a reduction of these shapes cannot be done piece by piece.
 using ReductionFactory = std::function<std::optional<Reduction>(const KernelSpec&)>;

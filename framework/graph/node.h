@@ -51,8 +51,8 @@ struct NodeFacts {
   std::string device_text = {};                  // as the user wrote it in the innermost scope, for messages
   std::vector<const Node*> colocated_with = {};  // nodes whose device this one shares, whichever it turns out to be
   Phase phase = Phase::kForward;                 // the part of a step that it belongs to
-  const Node* computed_for = nullptr;            // the forward node whose gradient this computes, or that of the
-                                                 // variable that it updates; null if there is none
+  const Node* computed_for = nullptr;            // the forward node whose gradient this computes, or the node of
+                                                 // the variable that it updates; null if there is none
   int tower = -1;                                // -1: none
   std::string tower_scope = {};                  // the name scope of its tower, "tower_0/"; empty if there is none
 };

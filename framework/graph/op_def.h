@@ -81,8 +81,8 @@ enum class OpKind {
   kConst,        // attribute "value"
   kVariable,     // storage that outlives a step, owned by the session
   kNoOp,         // only orders other nodes through control inputs
-  kView,         // output 0 has the bytes of input 0, or those from element "begin" on if it has this attribute
-  // Inputs are combined with those of other towers' nodes that have the same attribute "group", as attribute
+  kView,         // output 0 has the bytes of input 0, from element "begin" on if it has this attribute
+  // Inputs are combined with other towers', from nodes that have the same attribute "group", as attribute
   // "reduction" says: "mean", "sum", "broadcast", "reduce_scatter" or "all_gather" (CollectiveKind in
   // collective/collective.h).
   kAllReduce,

@@ -33,8 +33,8 @@ struct TowerGroup {
   Output examples;  // float32 scalar: the number of this tower's examples in the batch
 };
 
-// Describes how nodes are added to a Graph, and is the only way to add them. A value type that is cheap to copy, with a
-// record that copies and nodes share: each method returns a changed copy, so nothing leaks out of a loop over towers.
+// Describes how nodes are added to a Graph, and is the only way to add them. A cheap value type; copies and nodes share
+// its record: each method returns a changed copy, so nothing leaks out of a loop over towers.
 // The graph is borrowed. As thread-safe as its graph.
 class Scope {
  public:
@@ -63,23 +63,23 @@ class Scope {
   Scope NoControlDependencies() const;
   // New nodes that update a variable do so only in steps in which `condition`, a bool scalar, is true, together with
   // the conditions of outer scopes; otherwise they leave the variable unchanged. Other nodes are unaffected. The op of
-  // such a node must have an input kOnlyIf; it is an error if it has not.
+  // such a node must have an input kOnlyIf, otherwise it is an error.
   Scope OnlyIf(Output condition) const;
   // Places new nodes on the device of `node`; device requests of outer scopes are ignored.
   Scope ColocateWith(const Node& node) const;
   Scope ReuseVariables(Reuse reuse) const;
   // Creates and finds variables for this replica. From replica 1 on, their nodes are named "replica_<i>/...".
   Scope Replica(int replica) const;
-  // New nodes belong to this phase of a step. `computed_for`: the forward node whose gradient they compute, or that of
-  // the variable that they update.
+  // New nodes belong to this phase of a step. `computed_for`: the forward node whose gradient they compute, or the
+  // node of the variable that they update.
   Scope InPhase(Phase phase, const Node* computed_for = nullptr) const;
   // New nodes belong to tower `tower`. Called on the name scope of the tower itself: reports and summaries show names
   // without it.
   Scope InTower(int tower) const;
   // Builds for the training step of this name, which has a global step and a loss scale of its own: the variables
-  // "<name>/global_step" (optim/global_step.h) and "<name>/loss_scale". Empty: those of the graph.
+  // "<name>/global_step" (optim/global_step.h) and "<name>/loss_scale". Empty: the graph's.
   Scope InTrainStep(absl::string_view name) const;
-  // Gives new nodes this source line instead of that of the builder's caller.
+  // Gives new nodes this source line instead of the line of the builder's caller.
   Scope WithLocation(SourceLocation location) const;
   // Sets the counters of random ops: `step`, an int64 scalar that changes every step, and `first_example`, the index of
   // this tower's first example in the global batch, which makes dropout independent of the number of towers. Either may
@@ -139,10 +139,10 @@ class Scope {
  private:
   friend class OpScope;
 
-  // Everything but the names that a scope passes on to scopes made from it. Immutable, so scopes and nodes share it.
+  // Everything except names that a scope passes on to scopes made from it. Immutable, so scopes and nodes share it.
   struct Facts : NodeFacts {
     std::string variable_path = {}, train_step = {};
-    std::optional<DeviceName> variable_device = {};  // if it is not that of nodes
+    std::optional<DeviceName> variable_device = {};  // if nodes have another
     std::vector<const Node*> control_inputs = {};
     Output only_if = {};
     Reuse reuse = Reuse::kNever;

@@ -93,13 +93,13 @@ struct VariableOptions {
 // The variable `name` below the scope's variable path, in the scope's replica: a new one, or an existing one if the
 // scope reuses variables (see Reuse). Errors, which stick to the graph: it exists and may not be reused; it must be
 // reused and does not exist; it exists with another shape or dtype; its name is empty, its shape not fully known or its
-// initializer null, which only that of a transient one may be.
+// initializer null, which is for transient variables only.
 Variable GetVariable(OpScope scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
                      const VariableOptions& options = {});
 
 // Elements [begin, begin + size) of a variable, as a variable of rank 1 that shares its memory: updating one updates
-// the other. It is no variable of the graph (Graph::variables); its slots are, each with the part's shape. `begin` must
-// be a multiple of kAlignment bytes. Errors, which stick to the graph: elements that the variable does not have.
+// the other. It is not a variable of the graph (Graph::variables); its slots are, each with the part's shape. `begin`
+// must be a multiple of kAlignment bytes. Errors, which stick to the graph: elements that the variable does not have.
 Variable SliceOfVariable(OpScope scope, const Variable& variable, int64_t begin, int64_t size);
 
 // Adds a node that runs the initializers of all variables now in the graph: TensorFlow's global_variables_initializer.

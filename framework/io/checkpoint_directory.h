@@ -84,8 +84,8 @@ class CheckpointDirectory {
   // last one that was saved with a metric, which also says whether larger is better. Of equal metrics the one of the
   // lower step wins; NaN never does. Damaged checkpoints have no metric.
   //
-  // Then removes all checkpoints but the `keep_latest` latest and the `keep_best` best. Those of higher steps than this
-  // one were left by a run that was given up, and go first. Other files are left alone.
+  // Then removes all checkpoints except the `keep_latest` latest and the `keep_best` best. Checkpoints of higher steps
+  // than this one were left by a run that was given up, and go first. Other files are left alone.
   //
   // Errors: InvalidArgument for a step below 0, a metric without a name, or metadata with a key under which the step
   // and the metric are saved ("belfry.step", "belfry.metric", "belfry.metric_name", "belfry.metric_better"); those of

@@ -49,7 +49,7 @@ absl::string_view BaseOfLeftover(absl::string_view name);
 // runs out of memory.
 absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& folder);
 
-// Removes a file or a link. It is no error if it does not exist.
+// Removes a file or a link. Not an error if it does not exist.
 absl::Status RemoveFile(const std::string& path);
 
 // A file open for reading. Movable; Read is thread-safe, ReadOn is not.

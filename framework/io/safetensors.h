@@ -97,7 +97,7 @@ class SafetensorsFile {
   std::shared_ptr<std::byte> mapped_;  // null if it is not
 };
 
-// All tensors of a file, whoever wrote it: a source of weights for Restore. Errors: those of SafetensorsFile.
+// All tensors of a file, whoever wrote it: a source of weights for Restore. Errors: as for SafetensorsFile.
 absl::StatusOr<std::vector<NamedTensor>> ReadSafetensors(const std::string& path);
 
 }  // namespace belfry::io

@@ -34,7 +34,7 @@ struct Piece {
   std::unique_ptr<CapturedWork> work;
 };
 
-// Instructions that one thread issues in order: those of one CPU stream, or of all streams of an asynchronous device,
+// Instructions that one thread issues in order: from one CPU stream, or from all streams of an asynchronous device,
 // which only enqueue.
 struct Lane {
   int device = 0;
@@ -60,8 +60,8 @@ struct Lane {
   std::atomic<int64_t> since{0};       // watched runs: when it was, in ns of SteadyNow
 };
 
-// Everything that a step touches. Nothing here changes after binding but the state of lanes, so instructions point into
-// it freely; moving it keeps the addresses of all elements. Serves one run at a time.
+// Everything that a step touches. Nothing here changes after binding except the state of lanes, so instructions point
+// into it freely; moving it keeps the addresses of all elements. Serves one run at a time.
 struct BoundPlan {
   std::shared_ptr<const Plan> plan;
   const DeviceSet& devices;
@@ -79,7 +79,7 @@ struct BoundPlan {
   bool mixed = false;         // and at least one is not
 };
 
-// Borrowed for the life of the bound plan, but for `collectives`.
+// Borrowed for the life of the bound plan, except `collectives`.
 struct BindingEnvironment {
   const DeviceSet& devices;
   VariableStore& variables;

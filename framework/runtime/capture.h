@@ -14,8 +14,8 @@
 namespace belfry {
 
 // Captures a step of asynchronous devices after two plain runs, and replays it from then on. The staging places of
-// feeds and fetches alternate between runs, so their copies are not part of the capture. One thread at a time, but for
-// ReplayPiece.
+// feeds and fetches alternate between runs, so their copies are not part of the capture. One thread at a time, except
+// for ReplayPiece.
 //
 // A step with a collective that cannot be captured, such as one among several processes, is captured in pieces: each
 // maximal run of consecutive kernels of a stream, of at least kLeastKernels, becomes a graph. Collectives, waits and

@@ -19,8 +19,8 @@ struct StreamTask {
 };
 
 // One persistent thread per (device, stream kind) that a plan has asked for, each with its device's share of the cores
-// for parallel loops, of which there are none in collectives. Threads sleep between steps. Call Get from one thread at
-// a time; each worker runs one task at a time.
+// for parallel loops; collectives have none. Threads sleep between steps. Call Get from one thread at a time; each
+// worker runs one task at a time.
 class DeviceThreads {
  public:
   explicit DeviceThreads(const DeviceSet& devices) : devices_(devices) {}

@@ -47,8 +47,8 @@ class Executable {
                                                             const ExecutionOptions& options);
   // Waits for the last run.
   ~Executable();
-  // Starts the threads that runs need: those of several lanes, or, unless the step is short, those of the parallel
-  // loops of the calling thread, which is likely to run it. Call it before the first run. ResourceExhausted if the
+  // Starts the threads that runs need: for several lanes, or, unless the step is short, for the parallel loops
+  // of the calling thread, which is likely to run it. Call it before the first run. ResourceExhausted if the
   // system refuses them.
   absl::Status StartThreads(DeviceThreads& threads, absl::Duration short_step);
 
@@ -111,7 +111,7 @@ class Executable {
   std::vector<uint32_t> ends_;  // for each device: DeviceQueues::runs() at the end of the last run
   int last_ok_ = 0;             // staging place of the last run that did not fail
   bool in_flight_ = false;      // a run was enqueued, and nothing has waited for its end
-  uint64_t aborts_ = 0;         // those of the collectives, before the runs in flight
+  uint64_t aborts_ = 0;         // aborts of the collectives before the runs in flight
   std::atomic<bool> failed_{false};
   absl::Status error_;  // written once, by the thread that sets failed_
 };

@@ -17,7 +17,7 @@ namespace belfry {
 struct ScheduledInstruction {
   Lane* lane = nullptr;
   size_t position = 0;                           // of the instruction in the lane
-  std::vector<Stream*> streams;                  // collective: those of all participants, by participant
+  std::vector<Stream*> streams;                  // collective: the streams of all participants, by participant
   std::vector<std::pair<Lane*, size_t>> others;  // collective: the lanes of the others, and where they meet it
 };
 
@@ -49,7 +49,7 @@ class OneThread {
 
   // Whether steps are to be run by Run.
   bool preferred() const { return !schedule_.empty(); }
-  // Runs one step on the calling thread. The results are those of a run on several threads.
+  // Runs one step on the calling thread. The results are as on several threads.
   absl::Status Run(RunState& state, const Watch& watch);
   // To be called before a run on several threads, after runs on one thread, which do not record events.
   void CatchUpEvents(uint32_t step_index) const;

@@ -13,7 +13,7 @@
 namespace belfry {
 
 // Plans by key, each with its idle prepared steps. Holds about `limit` bytes: beyond that it evicts the least recently
-// used plans with their idle steps, and of the most recently used plan all idle steps but one. Guarded by the session.
+// used plans with their idle steps, and all but one idle step of the most recently used plan. Guarded by the session.
 // It destroys no step itself: an asynchronous one waits for its end, for which the session's mutex must not be held.
 class PlanCache {
  public:
@@ -28,7 +28,7 @@ class PlanCache {
   void Put(const std::string& key, std::unique_ptr<PreparedStep> step);
   // Evicts all idle steps.
   void DropIdle();
-  // Removes and returns the steps that were evicted: to be destroyed without the session's mutex, which frees their
+  // Removes and returns the evicted steps: to be destroyed without the session's mutex, which frees their
   // memory.
   std::list<std::unique_ptr<PreparedStep>> TakeEvicted();
   void Clear();

@@ -31,7 +31,7 @@ class PreparedStep {
   // True once its runs are replayed, as a whole or in pieces (SessionOptions::replay).
   bool replays() const;
   // Runs one step. `feeds` are in the order of Prepare's, and are copied before it returns. Errors: a feed of another
-  // shape or dtype than was prepared, a variable that is not initialized, whatever the kernels report,
+  // shape or dtype than was prepared, an uninitialized variable, whatever the kernels report,
   // DeadlineExceeded, Cancelled once the session is closed. After an error the step can be run again.
   //
   // A step that uses only GPUs returns once it is enqueued, with at most one earlier run in flight; its later errors

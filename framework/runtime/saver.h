@@ -19,7 +19,7 @@ struct SlotPart {
   int64_t begin = 0;  // in the whole slot
   Tensor value;       // rank 1
 };
-// Those of all initialized sharded slots of the session, in the order of the graph. Copies them between two steps.
+// The parts of all initialized sharded slots of the session, in the order of the graph, copied between two steps.
 absl::StatusOr<std::vector<SlotPart>> ReadSlotParts(Session& session);
 
 // A copy in host memory of all initialized variables by logical name: weights, optimizer slots, moving averages, the
@@ -64,7 +64,7 @@ struct RestoreOptions {
 // Logical names, in the order of the graph and of the tensors.
 struct Restored {
   std::vector<std::string> restored;
-  std::vector<std::string> cast;     // of these, those of another type in the file
+  std::vector<std::string> cast;     // the part of them with another type in the file
   std::vector<std::string> missing;  // variables without a tensor
   std::vector<std::string> extra;    // tensors without a variable
 };
@@ -72,17 +72,17 @@ struct Restored {
 // Assigns to the session's variables, in all replicas, the tensors of the same names; to parts of slots, their parts.
 // All or nothing: unless everything matches, nothing is written. `source` names the origin of the tensors in errors.
 // Errors: InvalidArgument, which lists missing names, extra names and mismatches of shape or dtype, up to 10 of each;
-// also if nothing would be restored, none of the trainable variables that are selected, or if a rename fits no tensor.
+// also if nothing would be restored, none of the selected trainable variables, or if a rename fits no tensor.
 //
 // Weights from elsewhere come without the state of a training: the slots of optimizers, moving averages, and untrained
-// scalars such as the global step and the loss scale. Unless the tensors have some of those that are selected, these do
-// not count as missing, although Restored lists them; they keep their values, or are still to be initialized.
+// scalars such as the global step and the loss scale. Unless the tensors have some of the selected state, it does not
+// count as missing, although Restored lists it; it keeps its values, or is still to be initialized.
 absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, absl::Span<const io::NamedTensor> tensors,
                                  const RestoreOptions& options = {});
 
-// Checks that the towers are still one model: compares each variable bit by bit in replicas first to first + towers
-// - 1. It compares initialized trainable variables, their slots, and integers (the global step), but not the statistics
-// of batch normalisation, which only one tower may keep, nor variables of a single replica. Towers trained without
+// Checks that the towers are still one model: compares each variable bit by bit in replicas [first, first + towers). It
+// compares initialized trainable variables, their slots, and integers (the global step), but not the statistics of
+// batch normalisation, which only one tower may keep, nor variables of a single replica. Towers trained without
 // averaging (VariableUpdate::kIndependent) differ. Copies each variable between two steps. Errors: DataLoss, with the
 // first variable that differs and the towers.
 absl::Status CheckReplicas(Session& session, int towers, int first = 0);

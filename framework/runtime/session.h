@@ -48,7 +48,7 @@ struct SessionOptions {
   Recompute recompute = Recompute::kNone;     // forward values that the backward pass computes again
   size_t arena_limit = 0;                     // of each step: CompileOptions::arena_limit
   Fold fold = Fold::kSmall;                   // what is computed when a step is compiled
-  size_t plan_cache_bytes = size_t{1} << 30;  // memory of plans that are not running: PlanCache
+  size_t plan_cache_bytes = size_t{1} << 30;  // memory of idle plans: PlanCache
   bool verify_plan = false;                   // CompileOptions::verify
   std::string dump_plan = {};                 // directory for step_<n> of the n-th step compiled, or empty:
                                               // CompileOptions::dump_directory
@@ -125,7 +125,7 @@ class Session {
   // not match, or is not initialized, nothing is copied. REQUIRES: as many values as variables.
   absl::Status ReadVariables(absl::Span<const Variable> variables, absl::Span<Tensor> values);
   absl::Status WriteVariables(absl::Span<const Variable> variables, absl::Span<const Tensor> values);
-  // The graph's initialized variables but for transient ones, in order of creation.
+  // The graph's initialized variables except transient ones, in order of creation.
   absl::StatusOr<std::vector<Variable>> InitializedVariables();
 
   const Graph& graph() const { return graph_; }

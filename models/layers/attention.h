@@ -1,5 +1,5 @@
-// Layers of transformers. As those of layers.h; x is a batch of sequences, [N, T, C], of which C is known and N or T
-// may be unknown.
+// Layers of transformers. The rules of layers.h hold; x is a batch of sequences, [N, T, C], of which C is known and N
+// or T may be unknown.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct CachedAttentionOutputs {
 };
 // The same for positions that follow others, whose keys and values are kept: x[n, t] is at position past[n] + t and
 // sees cached_keys[n, :past[n]], cached_values[n, :past[n]], and x[n, :t + 1]. cached_* are [N, S, kv_heads, D] in x's
-// dtype, `past` is int32 [N], from 0 to S. The variables are those of MultiHeadAttention, whose results these are, too.
+// dtype, `past` is int32 [N], from 0 to S. Variables and results are MultiHeadAttention's.
 // The options causal, mask and dropout are ignored, and `rotation` must have its defaults.
 CachedAttentionOutputs CachedAttention(OpScope scope, absl::string_view name, Output x, Output cached_keys,
                                        Output cached_values, Output past,

@@ -24,11 +24,11 @@ struct BatchNormOptions {
 // one) moves its averages once for each call, in the order of the calls. A batch without examples leaves the averages
 // unchanged. The variance is the mean squared deviation, divided by the number of elements and not by one less.
 //
-// A layer whose moving averages are frozen (ReplicateOptions::frozen) normalises with them in training, too, and leaves
-// them as they are.
+// A layer whose moving averages are frozen (ReplicateOptions::frozen) also normalises with them in training, and leaves
+// them unchanged.
 //
-// A tower normalises with the statistics of its own part of the batch or, in a scope of Scope::ShareStatistics, with
-// those of all towers' examples as one batch (synchronised batch normalisation); then every tower with its own moving
+// A tower normalises with the statistics of its own part of the batch or, in a scope of Scope::ShareStatistics, of all
+// towers' examples as one batch (synchronised batch normalisation); then every tower with its own moving
 // averages must update them. If towers share variables, only one of them may: take the kUpdateOps of one tower.
 Output BatchNorm(OpScope scope, absl::string_view name, Output x, const BatchNormOptions& options = {});
 

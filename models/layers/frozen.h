@@ -1,4 +1,4 @@
-// Frozen variables: those that the training of a model leaves as they are.
+// Frozen variables, which the training of a model leaves unchanged.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ std::vector<Variable> TrainedVariables(const Scope& tower);
 // InvalidArgument if a pattern matches no variable of the model below the scope's variable path, or if nothing
 // trainable is left.
 absl::Status CheckFrozen(const Scope& tower, absl::Span<const std::string> patterns);
-// Compares a training step, whose `updates` of statistics are those of one of several replicas, with all that the graph
+// Compares a training step, whose `updates` change the statistics of one of several replicas, with all that the graph
 // had before: InvalidArgument if one of them freezes statistics that another moves, since the other replicas would
 // normalise by what they began with.
 absl::Status CheckFrozenStatistics(const Scope& tower, absl::Span<const Node* const> updates);

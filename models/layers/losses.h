@@ -24,7 +24,7 @@ struct MixedLabels {
 // l is the cross-entropy. The weights have shape [N], for labels [N, ...].
 Output AddCrossEntropy(OpScope scope, Output logits, const MixedLabels& labels, double label_smoothing = 0);
 
-// States the weight of the tower's loss among those of all towers, where the number of its examples is not: what the
+// States the weight of the tower's loss where it is not the number of its examples: what the
 // loss is divided by, as a mean over tokens is by the tokens that count, or one with class weights by the sum of these.
 // Then the towers' losses, gradients and metrics are averaged by it, and N towers compute what one would on the whole
 // batch: sum(w_i loss_i) / sum(w_i). `weight` is a number, a scalar of 0 or more; a tower of weight 0 takes no part,

@@ -12,7 +12,7 @@ namespace belfry::models {
 
 // The collection of a tower's figures that the trainer shows beside the loss: floating-point scalars, each a mean over
 // the tower's examples or by the weight that its loss states (SetLossWeight), the same in number and order in each
-// tower. Scope::AddToCollection(kMetrics, figure) adds one. Its name is that of its node, below the tower:
+// tower. Scope::AddToCollection(kMetrics, figure) adds one. Its name is its node's, below the tower:
 // ops::Mean(tower.Named("error"), ...). The trainer refuses a name that another figure has, such as "loss".
 inline constexpr char kMetrics[] = "metrics";
 
@@ -21,7 +21,7 @@ struct TrainMetric {
   std::string name = {};  // "cross_entropy"
   Output mean = {};       // scalar: the mean over the tower, or over all towers of the step in float32
 };
-// The kMetrics of a tower, but for one that is all of its loss, by kLosses. InvalidArgument names one that is no
+// The kMetrics of a tower, except one that is all of its loss by kLosses. InvalidArgument names one that is no
 // floating-point scalar.
 absl::StatusOr<std::vector<TrainMetric>> TowerMetrics(const Scope& tower);
 

@@ -48,7 +48,7 @@ struct RecurrentStackOptions {
 // D is 2 if the stack is bidirectional, otherwise 1. Of both directions the forward one comes first.
 struct RecurrentStackOutputs {
   Output y;                    // [N, T, D units], of the last layer; 0 in the padding
-  std::vector<Output> hidden;  // by layer, [N, D units]: after the last step of the direction, that of step 0 backward
+  std::vector<Output> hidden;  // by layer, [N, D units]: after the direction's last step, which is step 0 backward
   std::vector<Output> cells;   // likewise; none of a GruStack
 };
 // Layers of Lstm or Gru that read each other's y, with initial states of 0: PyTorch's with num_layers, bidirectional,

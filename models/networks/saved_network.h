@@ -11,10 +11,10 @@
 namespace belfry::models {
 
 // Adds the model in the scope, most often a tower's, with `inputs` in the place of its inputs of these names, and
-// returns its outputs in the order of the file. Its variables are those of the scope, below its variable path, with
-// their names in the file, and begin with the file's values: checkpoints, weight decay and ReplicateOptions::frozen
-// treat them as those of any layer. What was saved for evaluation stays as it was: a batch norm normalises with its
-// averages, which stay as they are, and there is no dropout.
+// returns its outputs in the order of the file. Its variables stand below the scope's variable path, with their
+// names in the file, and begin with the file's values: checkpoints, weight decay and ReplicateOptions::frozen treat
+// them as any layer's. The model stays as it was saved for evaluation: a batch norm normalises with its averages, which
+// do not change, and there is no dropout.
 //
 //   ASSIGN_OR_RETURN(const ModelContents contents, ModelContents::Open("resnet18.safetensors"));
 //   ReplicateTowers(scope, devices, input, [&](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
@@ -23,7 +23,7 @@ namespace belfry::models {
 //     return TotalLoss(tower);
 //   }, ...)
 //
-// Errors are those of ModelContents::Build. As thread-safe as the graph.
+// Errors: as for ModelContents::Build. As thread-safe as the graph.
 absl::StatusOr<std::vector<Output>> BuildSavedModel(OpScope scope, const ModelContents& contents,
                                                     const std::vector<NamedOutput>& inputs);
 

@@ -7,11 +7,11 @@
 
 namespace belfry::models {
 
-// The defaults are those of BERT-base (Devlin et al., 2019).
+// The defaults are BERT-base's (Devlin et al., 2019).
 struct TextEncoderOptions {
   int64_t vocabulary = 30'522;
   int64_t length = 512;  // the longest sequence
-  int64_t types = 2;     // kinds of tokens, such as those of a first and a second text
+  int64_t types = 2;     // kinds of tokens, such as a first and a second text's
   int64_t layers = 12;
   int64_t heads = 12;      // divides width
   int64_t width = 768;     // C

@@ -38,7 +38,7 @@ struct GenerateOptions {
 // one step of the network, however long the text before it is. Not thread-safe.
 class TextGenerator {
  public:
-  // Adds the nodes; the scope selects the variables, which are those of Transformer. `options.length` is the context:
+  // Adds the nodes; the scope selects the variables, which are Transformer's. `options.length` is the context:
   // the most tokens that the model looks back on. Errors are kept by the graph.
   TextGenerator(OpScope scope, const TransformerOptions& options);
 

@@ -18,7 +18,7 @@ struct TokenChoiceOptions {
 // (0, 1].
 absl::Status CheckTokenChoice(const TokenChoiceOptions& options);
 
-// A token, drawn with its probability. Of equal logits, those of smaller tokens count as likelier. `random` is uniform
+// A token, drawn with its probability. Among equal logits, smaller tokens count as likelier. `random` is uniform
 // in [0, 1). Returns -1 if a logit is NaN. REQUIRES: a logit, and valid options.
 int32_t ChooseToken(absl::Span<const float> logits, const TokenChoiceOptions& options, double random);
 

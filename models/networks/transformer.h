@@ -26,7 +26,7 @@ struct TransformerOptions {
 };
 // The logits [N, T, vocabulary] in `dtype` for tokens [N, T], int32 or int64. N and T may be unknown. If positions are
 // learned, T is at most `length`; if it is unknown, a longer sequence fails the step on a CPU, and has no positions
-// there on a GPU. A block normalises its input (pre-LN) and adds its result to it: attention, which is causal, then an
+// there on a GPU. A block normalises its input (pre-LN) and adds its result to it: causal attention, then an
 // MLP with the approximate GELU. A last normalisation follows.
 //
 // Weights start normally distributed with standard deviation 0.02, those that end a block with 0.02 / sqrt(2 layers);
@@ -44,7 +44,7 @@ struct TransformerStepOutputs {
 // [N, S, kv_heads, width / heads] in `dtype`, of which the first past[n] rows count. The results are to be put there
 // after them for the next step. N, T and S may be unknown. Learned positions: past[n] + T is at most `length`; a later
 // token, such as one that only fills a row up, has the last position. The variables are those of Transformer, whose
-// logits these are but for rounding; there is no dropout.
+// logits these are up to rounding; there is no dropout.
 TransformerStepOutputs TransformerStep(OpScope scope, Output tokens, Output past, const std::vector<Output>& keys,
                                        const std::vector<Output>& values, const TransformerOptions& options = {});
 

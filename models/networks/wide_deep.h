@@ -40,11 +40,11 @@ struct WideDeepOptions {
 // [width] of each category and the numbers. The gradients of the tables are sparse: a step updates the rows whose ids
 // it has.
 //
-// The wide weights start at 0, embeddings normally distributed with standard deviation 1 / sqrt(width), but for the row
+// The wide weights start at 0, embeddings normally distributed with standard deviation 1 / sqrt(width), except the row
 // of data::kUnknownCategory, which starts at 0: a category that no training example had adds nothing. Variables,
 // without those of a part that is not there: wide/numbers/weights [F, outputs], wide/<name>/table [categories,
 // outputs]; deep/<name>/table [categories, width], deep/hidden<i>/{weights,biases}, i from 1, and
-// deep/output/{weights,biases}, whose bias is that of the whole.
+// deep/output/{weights,biases}, whose bias serves the whole.
 Output WideDeep(OpScope scope, const TableInput& table, const WideDeepOptions& options = {});
 
 }  // namespace belfry::models

@@ -24,7 +24,7 @@ struct OnnxSummary {
 // inputs is computed now, by the model's session. bfloat16 is computed in float32 and rounded after each op, as our
 // kernels do, because the opset has no convolution of it.
 //
-// Errors: Unimplemented: an op that has no rule, or what its rule does not cover, with the node; or a model of more
+// Errors: Unimplemented: an op without a rule, or what its rule does not cover, with the node; or a model of more
 // than 2 GiB, which no protobuf message can hold. InvalidArgument: an input and an output of one name. Others are those
 // of io::WriteFile and Session::Run. Thread-safe.
 absl::StatusOr<OnnxSummary> ExportOnnx(const SavedModel& model, const std::string& path);

@@ -29,7 +29,7 @@ class GraphBuilder {
   // Sets the name of the nodes, outputs and constants that are added from now on.
   void set_name(std::string name) { name_ = std::move(name); }
 
-  // Adds a node and returns its output, or its outputs. "" is an input that is not given.
+  // Adds a node and returns its output, or its outputs. "" is an omitted input.
   std::string Add(absl::string_view op, const std::vector<std::string>& inputs, const NodeAttributes& attributes = {});
   std::vector<std::string> AddAll(absl::string_view op, const std::vector<std::string>& inputs, int outputs,
                                   const NodeAttributes& attributes = {});

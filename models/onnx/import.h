@@ -10,13 +10,13 @@
 
 namespace belfry::models {
 
-// The rules are those of these opsets. Nodes of later ones are read by the last rule for their op, with a warning;
-// earlier opsets are an error.
+// The opsets that the rules cover. Nodes of later ones are read by the last rule for their op, with a warning; earlier
+// opsets are an error.
 inline constexpr int64_t kOldestOnnxOpset = 7, kNewestOnnxOpset = 21;
 
 struct ImportOptions {
   // Images, the inputs of four axes, are [N, H, W, C] as ours are, and so are outputs that convolutions leave in that
-  // order. Otherwise shapes are those of the file, [N, C, H, W].
+  // order. Otherwise shapes are the file's, [N, C, H, W].
   bool channels_last = false;
 };
 
@@ -40,9 +40,9 @@ struct ImportSummary {
 // do tensors with an infinite or NaN element, such as masks. Filters become [R, S, C, K] and weights of Gemm
 // [from, to], as ours are. What depends on constants and shapes alone is computed now.
 //
-// Errors: Unimplemented: an op, an attribute or a dtype that is not covered, with the node and the reason.
+// Errors: Unimplemented: an uncovered op, attribute or dtype, with the node and the reason.
 // InvalidArgument and DataLoss: what is wrong with the file. Elements in other files must be below the model's folder.
-// Others are those of io::ReadFile and SaveModel. Takes memory in proportion to the files. Thread-safe.
+// Other errors are as for io::ReadFile and SaveModel. Takes memory in proportion to the files. Thread-safe.
 absl::StatusOr<ImportSummary> ImportOnnx(const std::string& path, const std::string& output,
                                          const ImportOptions& options = {});
 

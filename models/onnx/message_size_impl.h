@@ -7,7 +7,7 @@
 
 namespace belfry::onnx {
 
-// Unimplemented, with the size, if a message of so many bytes is more than protobuf can write.
+// Unimplemented, with the size, if a message of `bytes` bytes is more than protobuf can write.
 absl::Status CheckMessageSize(uint64_t bytes);
 
 }  // namespace belfry::onnx

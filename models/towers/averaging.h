@@ -33,14 +33,14 @@ struct BuiltTower {
   size_t copy = 0;  // the index of the copy of the variables that it reads
   TrainTower result;
   Output model_updates;  // bool scalar: the condition of the model's own updates of variables; invalid: none
-  // int64 scalars: the number of its examples, and that of its and all former towers' of this process.
+  // int64 scalars: the number of its examples, and of the examples of this process's towers up to it.
   Output rows, rows_until;
   Output examples_of_all;  // float32 [towers]: every tower's number; invalid if this process has all towers
   std::vector<optim::GradientAndVariable> gradients;  // last layer first
   // The rows that the tower touched (ops::DenseGradient), by index into `gradients`, of sparse gradients that are in
   // their dense form to be averaged. Empty if there are none.
   std::map<size_t, Output> touched;
-  std::vector<Variable> sums;  // of towers in series: those of `gradients`, in that order, invalid where there is none
+  std::vector<Variable> sums;  // of towers in series: sums of `gradients`, in that order, invalid where there is none
   Variable figures;  // of towers in series (series.h), float32 [series, F]: each one's loss, metrics and weight
 };
 // TrainTower::weight of each.
@@ -58,7 +58,7 @@ std::vector<Output> GatherScalars(const TowerRank& tower, absl::string_view name
 // sum(w_i * x_i) / sum(w_i), a scalar, for vectors of each tower's value x_i and weight w_i. A tower of weight 0 may
 // have any value.
 Output MeanOfTowers(const Scope& scope, Output values, Output weights);
-// Sets TrainStep::loss and metrics: the weighted means over all towers, also those of other processes.
+// Sets TrainStep::loss and metrics: the weighted means over the towers of all processes.
 void AddMeanFigures(const Scope& scope, absl::Span<const BuiltTower> towers, TrainStep& step);
 
 // The buckets in which gradients are averaged: neighbours with one dtype, one collective for each bucket. The same for

@@ -26,18 +26,18 @@ struct FieldName {
   SourceLocation location;
 };
 
-// A name for nodes and variables after that of a field or a table's column, which may be any text: "house_price" for
+// The name of a field or a table's column, which may be any text, as one for nodes and variables: "house_price" for
 // "house price".
 std::string NodeName(absl::string_view name);
 
-// One tower's examples: a placeholder [N, ...] for each field, and the images that the step makes of such
-// (data::Field::in_step), which take the field's place. The extent N is unknown while the graph is built, so a
-// last, smaller batch needs no other graph.
+// One tower's examples: a placeholder [N, ...] for each field. Where the step augments images (data::Field::in_step),
+// operator[] returns the augmented ones. The extent N is unknown while the graph is built, so a last, smaller batch
+// needs no other graph.
 class Batch {
  public:
   Batch() = default;  // without fields
-  // Adds the placeholders to the name scope "batch/" of `scope`: "tower_0/batch/image". An error of the graph if the
-  // fields are not as data::CheckFields wants them, but for unknown extents, which they may have.
+  // Adds the placeholders to the name scope "batch/" of `scope`: "tower_0/batch/image". An error of the graph if
+  // data::CheckFields refuses the fields; unknown extents are accepted.
   Batch(const Scope& scope, absl::Span<const data::Field> fields);
 
   // The field of that name: batch["tokens"]. If there is none, an error of the graph that lists the fields there are.
@@ -46,7 +46,7 @@ class Batch {
   absl::Span<const data::Field> fields() const { return fields_; }
   absl::Span<const Output> placeholders() const { return placeholders_; }  // in the order of fields()
 
-  // For Session::Prepare: the shapes of `examples` examples, with the extents that are unknown in fields(), in their
+  // For Session::Prepare: the shapes of `examples` examples, with `extents` for the unknown extents of fields(), in
   // order. Values are then fed in the order of fields().
   std::vector<FeedSpec> FeedSpecs(int64_t examples, absl::Span<const int64_t> extents = {}) const;
   // For Session::Run: the values of one tower, whose fields are in the order of fields().
@@ -59,7 +59,7 @@ class Batch {
   Graph* graph_ = nullptr;  // null without fields
   std::string where_;       // "tower_0/"
   std::vector<data::Field> fields_;
-  std::vector<Output> placeholders_, values_;  // values_: those that models see
+  std::vector<Output> placeholders_, values_;  // values_: as models see them
 };
 
 }  // namespace belfry::models

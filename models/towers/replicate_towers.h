@@ -30,21 +30,21 @@ absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name);  // 
 
 // The examples over which batch normalisation computes its statistics.
 enum class BatchNormPolicy {
-  kPerTower,      // those of each tower; the moving averages are tower 0's
-  kSynchronised,  // those of all towers, so that N towers compute what one tower would on the whole batch
+  kPerTower,      // the tower's own; the moving averages are tower 0's
+  kSynchronised,  // the whole batch's, so that N towers compute what one tower would
 };
 absl::StatusOr<BatchNormPolicy> ParseBatchNormPolicy(absl::string_view name);  // "per_tower", "synchronised"
 
 struct ReplicateOptions {
-  // Gives the training step a global step, a schedule and a loss scale of its own, as one of several in a graph that
-  // train in turn needs: the variables "<name>/global_step" and "<name>/loss_scale". Empty: those of the graph.
+  // Gives the training step its own global step, schedule and loss scale, for a graph with several steps that train in
+  // turn: the variables "<name>/global_step" and "<name>/loss_scale". Empty: it uses the graph's.
   std::string name = {};
   // For one of several processes: the number of its first tower, and the number of towers of all processes. 0: this
   // process has them all. All processes must build the same model.
   int first_tower = 0, towers = 0;
   // The number of towers that each device runs one after the other: gradient accumulation. A power of two, unless one
-  // device has all towers. Each device has the next towers by number, so their number is `series` times that of
-  // devices. 8 towers on one device, on two, four or eight, and in any number of processes, give the same bits if each
+  // device has all towers. Each device has the next towers by number, so there are `series` towers for each
+  // device. 8 towers on one device, on two, four or eight, and in any number of processes, give the same bits if each
   // device has as many threads. Memory beside one tower's: log2(series), rounded up, times the gradients. Needs
   // `replicated`, and no synchronised statistics.
   int series = 1;
@@ -58,7 +58,7 @@ struct ReplicateOptions {
   // Divides the optimizer's state among the towers of all processes (ZeRO, stage 1: Rajbhandari et al., 2020): each
   // tower receives its part of the averaged gradients, keeps the slots of that part only, updates that part of the
   // variables, and all gather the parts. As many bytes travel as without, half of them after the backward pass. With
-  // averager `local` and rules that treat each element by itself, all but LARS, LAMB and Muon, the variables are the
+  // averager `local` and rules that treat each element by itself (not LARS, LAMB or Muon), the variables are the
   // same, bit by bit, except that a global norm is added up in another order, in float64: the float32 factor from it
   // differs about once in 10^8 steps. Checkpoints hold whole slots. Needs `replicated`. No effect with one tower.
   bool shard_optimizer = false;
@@ -70,8 +70,8 @@ struct ReplicateOptions {
   std::vector<std::string> frozen = {};
   double clip_global_norm = 0;  // global norm to clip the averaged gradients to; 0: no clipping
   double moving_average = 0;    // decay of an exponential moving average of tower 0's weights; 0: none
-  // Loss scaling, for float16 with its small range. A step that overflows is skipped: no variable changes, including
-  // those of batch normalisation and the global step. If unset, no loss is scaled and no step skipped. The model's own
+  // Loss scaling, for float16 with its small range. A step that overflows is skipped: no variable changes, not even
+  // batch normalisation's or the global step. If unset, no loss is scaled and no step skipped. The model's own
   // updates of variables have the condition from their scope (Scope::OnlyIf). One that the loss reads cannot wait for
   // the gradients: in tower.NoControlDependencies() it runs in every step.
   std::optional<optim::LossScaleOptions> loss_scale = {};
@@ -93,7 +93,7 @@ struct TrainTower {
   // With ReplicateOptions::series, int64 scalars to feed: which tower of its device's series this is, and the index of
   // its first example in the whole batch.
   Output index, first_example;
-  Output weight;  // float32 scalar: that of its loss among the towers', `examples` or what SetLossWeight states
+  Output weight;  // float32 scalar: the weight of its loss among the towers': `examples`, or as SetLossWeight states
   Output loss;
   std::vector<TrainMetric> metrics;  // this tower's means, in the order of TrainStep::metrics
   std::vector<Variable> variables;   // those that it trains; with a parameter device, the same ones for all towers
@@ -111,9 +111,9 @@ size_t DefaultBucketBytes(const DeviceSet& devices);
 struct TrainStep {
   std::string name = {};                   // ReplicateOptions::name
   std::vector<TrainTower> towers;          // of this process
-  int first_tower = 0, towers_in_all = 0;  // the number of towers[0], and of those of all processes
+  int first_tower = 0, towers_in_all = 0;  // the number of towers[0]; the count of all processes' towers
   // With towers in series, each of `towers` is run `series` times a step by `accumulate`, with the batches of towers
-  // first_tower + i * series + index; then `update`, which reads no batch. `loss` and `metrics` are those of `update`.
+  // first_tower + i * series + index; then `update`, which reads no batch and gives `loss` and `metrics`.
   int series = 1;
   const Node* accumulate = nullptr;
   Output loss;  // float32 scalar: the mean over the towers, by their weights
@@ -124,12 +124,12 @@ struct TrainStep {
   Output learning_rate;              // float32 scalar: this step's rate; may be fed, for all towers
   Variable global_step;              // int64 scalar: number of earlier steps that were not skipped
   Variable loss_scale;               // float32 scalar: this step's scale; invalid without ReplicateOptions::loss_scale
-  Variable skipped_steps;            // int64 scalar: number of earlier steps that were skipped; invalid in the same
+  Variable skipped_steps;            // int64 scalar: number of earlier skipped steps; invalid in the same
                                      // case
   const Node* update = nullptr;      // runs the step
   const Node* initialize = nullptr;  // runs all initializers
   // The gradients that update the variables of towers[0], last layer first: averaged over the towers and unscaled, but
-  // not yet clipped. With a sharded optimizer, those of its parts of the variables.
+  // not yet clipped. With a sharded optimizer, of its parts of the variables only.
   std::vector<optim::GradientAndVariable> gradients;
 };
 
@@ -144,7 +144,7 @@ struct TrainStep {
 // depend on the step and on the example's position in the whole batch, not on towers.
 //
 // Batch normalisation follows ReplicateOptions::batch_norm. The updates of its moving averages (kUpdateOps) run with
-// the step: those of tower 0 or, if synchronised, of every replica. Evaluation reads replica 0.
+// the step: tower 0's or, if synchronised, every replica's. Evaluation reads replica 0.
 //
 // The variables below the scope's variable path are trained, so several models can be trained in one graph, each in its
 // own VariableScope or with what the others train frozen. Give each a name (ReplicateOptions), since without they share
@@ -162,7 +162,7 @@ struct TrainStep {
 // `independent` averages nothing, so it excludes synchronised batch normalisation, and a step in which one of its
 // towers is fed no example is an error. In every mode, a step that is fed no example at all is an error.
 //
-// `fields` are those of an example in a batch: {{"x", DType::kFloat32, {1}}, ...}.
+// `fields` describe an example in a batch: {{"x", DType::kFloat32, {1}}, ...}.
 TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, absl::Span<const data::Field> fields,
                           const TowerFunction& model, const optim::Optimizer& optimizer,
                           const ReplicateOptions& options = {});

@@ -30,8 +30,8 @@ std::vector<FormerValue> KeepFormerValues(absl::Span<const BuiltTower> towers, a
 const Node* RestoreIfSkipped(const TowerUpdates& updates, const FormerValue& former);
 
 // Adds the node that runs one tower on every device: it adds the gradients to the sums of the series, and notes the
-// loss, the metrics and the weight. Afterwards the towers' `sums` are those of their gradients, `touched` are sums,
-// too, and `figures` what was noted. `updates`: nodes to run, too. Null after an error.
+// loss, the metrics and the weight. Afterwards the towers' `sums` are the sums of their gradients, `touched` are
+// sums, too, and `figures` what was noted. `updates`: other nodes to run. Null after an error.
 const Node* AddToSums(const Scope& root, absl::Span<BuiltTower> towers, int series,
                       absl::Span<const Node* const> updates);
 // Sets TrainStep::loss and metrics as AddMeanFigures does. Returns the sum of all weights, a float64 scalar; that it is

@@ -16,9 +16,8 @@
 namespace belfry::models {
 
 // Adds the inputs of this process's towers, each in its name scope and on its device, and exchanges the numbers of
-// their examples with other processes. `towers`: the number of those of all processes; with towers in series, of their
-// devices. After an error, which sticks to
-// the graph, some may be missing.
+// their examples with other processes. `towers`: the number of towers of all processes; with towers in series, of
+// devices. After an error, which sticks to the graph, some may be missing.
 std::vector<BuiltTower> AddInputs(const Scope& root, const DeviceSet& devices, absl::Span<const data::Field> fields,
                                   const ReplicateOptions& options, int towers);
 

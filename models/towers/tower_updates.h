@@ -14,11 +14,11 @@
 
 namespace belfry::models {
 
-// Made before the models that read the copy, because their own updates of variables, too, depend on condition(). Then
+// Made before the models that read the copy, because their own updates of variables also depend on condition(). Then
 // its methods are called in this order. Errors stick to the graph.
 class TowerUpdates {
  public:
-  // `scope`: that of the updates. `tower`: one that reads the copy, and takes part in collectives for it. `loss_scale`
+  // `scope`: for the updates. `tower`: one that reads the copy, and takes part in collectives for it. `loss_scale`
   // is borrowed; null: no loss is scaled.
   TowerUpdates(const Scope& scope, const TowerRank& tower, const ReplicateOptions& options,
                const optim::LossScale* loss_scale);
@@ -29,13 +29,13 @@ class TowerUpdates {
   // True if each tower updates its part of the variables, and all gather the parts.
   bool sharded() const { return sharded_; }
 
-  // Makes a step in which all of the towers' weights are 0 an error, before it updates a variable, but for weights that
-  // are stated and computed on GPUs. `who`: "The step".
+  // Makes a step in which all of the towers' weights are 0 an error, before it updates a variable, except for weights
+  // that are stated and computed on GPUs. `who`: "The step".
   void CheckWeights(absl::Span<const BuiltTower> towers, absl::string_view who);
   // Divides the gradients by the loss scale, if there is one, and gives condition() its value: all are finite.
   std::vector<optim::GradientAndVariable> Unscale(std::vector<optim::GradientAndVariable> gradients);
   // Clips the gradients and applies them, then moves the exponential moving averages of the variables `averaged`.
-  // Returns the node that runs all updates; null after an error. `buckets`: those of a sharded optimizer.
+  // Returns the node that runs all updates; null after an error. `buckets`: of a sharded optimizer.
   const Node* Apply(const optim::Optimizer& optimizer, std::vector<optim::GradientAndVariable> gradients,
                     const GradientBuckets& buckets, absl::Span<const Variable> averaged);
 

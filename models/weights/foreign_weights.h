@@ -35,7 +35,7 @@ struct WeightRules {
   absl::Span<const WeightRule> rules;
 };
 
-// The networks that are known: torchvision's ResNets, for DeepResNet, and Hugging Face's GPT-2, for Transformer, and
+// The known networks: torchvision's ResNets, for DeepResNet, and Hugging Face's GPT-2, for Transformer, and
 // BERT, for TextEncoder.
 absl::Span<const WeightRules> KnownWeights();
 const WeightRules& ResNetWeights();  // resnet_weights.cc

@@ -144,7 +144,7 @@ void FindScores(const Problem& p, const BlockPair& at, const Compute<T>* k, int6
   });
 }
 
-// Rows of a head in the type that is computed, with their stride.
+// Rows of a head in the type of the computation, with their stride.
 template <class C>
 struct Rows {
   const C* at;

@@ -65,7 +65,7 @@ std::vector<KernelDef> BinaryKernels() {
 absl::StatusOr<std::vector<Shape>> SameAsFirst(const ShapeArgs& args);
 absl::StatusOr<std::vector<Shape>> SameAsAll(const ShapeArgs& args);
 
-// The gradient rule of an op that is not differentiable: Gradients() fails, and reports why.
+// The gradient rule of a non-differentiable op: Gradients() fails, and reports why.
 GradientFunction NoGradient(std::string why);
 inline constexpr char kByThePass[] =
     "the fusion pass creates it after gradients are taken; differentiate the ops that it replaces";

@@ -10,8 +10,8 @@
 
 namespace belfry::ops {
 
-// Attention of q [n, t, h, d] with k and v [n, s, g, d]; a row of a tensor begins so many elements behind the one
-// before.
+// Attention of q [n, t, h, d] with k and v [n, s, g, d]. q_row, k_row and y_row are the distances between rows, in
+// elements.
 struct GpuAttention {
   bool gradient = false;
   DType dtype = DType::kBFloat16;
@@ -22,7 +22,7 @@ struct GpuAttention {
 };
 
 // Operands: q, k, v, y and the scores' log-sum-exp, float32 [n, h, t]; for the gradient also dy, dq, dk and dv, whose
-// rows lie as those of y, q, k and v. Unimplemented if the library does not support it.
+// rows lie as in y, q, k and v. Unimplemented if the library does not support it.
 absl::StatusOr<LibraryCore> MakeLibraryGpuAttention(const GpuAttention& attention, Device& device);
 
 }  // namespace belfry::ops

@@ -96,7 +96,7 @@ struct ColumnParts {
 //   Column Begin(c, at)                        as above
 //   In Read(at, row)
 //   void Take(column, in, at, sum)             adds an element of each lane to an F::Sum
-//   Partial Finish(column, sum, lane, rows)    of so many rows
+//   Partial Finish(column, sum, lane, rows)    of `rows` rows
 // The partials of lane j are stored from slots + j * kSlots on.
 template <class F>
 BELFRY_GPU void WalkPart(const ColumnParts& p, int64_t column, int64_t first, int64_t step, const F& f,

@@ -31,7 +31,7 @@ absl::Status CheckIndices(const Index* indices, const GatherLayout& layout) {
   return absl::OkStatus();
 }
 
-// The layout of a ScatterRows node, whose rows are those of its result.
+// The layout of a ScatterRows node; its rows are its result's.
 GatherLayout ScatterLayout(const KernelSpec& spec);
 
 }  // namespace belfry::ops

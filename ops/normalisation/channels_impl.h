@@ -117,7 +117,7 @@ class ChannelRows {
         simd::Store(y, to + at + row * step, width);
       }
     }
-    // Adds the lanes that are used.
+    // Adds the used lanes.
     void Add(Lanes part, C* sums) const {
       if constexpr (kWhole) {
         simd::Store(simd::Load(sums) + part, sums);
@@ -130,8 +130,8 @@ class ChannelRows {
  private:
   static constexpr int64_t kWidest = 16;  // elements of the widest register
   static constexpr int64_t kLeastLanes = 64, kFewLanes = 96, kMostFoldedLanes = 4096;
-  // A block has at least so many elements, and so many rows of lanes; a chunk has more rows, since adding its sums to
-  // the others costs as much as a few rows.
+  // The least elements and rows of lanes of a block. A chunk has more rows, since adding its sums to the others costs
+  // as much as a few rows.
   static constexpr int64_t kBlockElements = 16384, kLeastRows = 16, kLeastRowsOfChunk = 128, kMaxChunks = 64;
 
   // Rows whose elements fill whole registers.
@@ -179,7 +179,7 @@ void MapByChannel(const ChannelRows& rows, double cost, T* y, const F& f, const 
   });
 }
 
-// Sums over the rows of kSums numbers per element. Those of a block are added first, then the blocks of a chunk, which
+// Sums over the rows of kSums numbers per element. Rows of a block are added first, then the blocks of a chunk, which
 // keeps rounding small with many rows.
 template <class C, int kSums>
 class ChannelSums {

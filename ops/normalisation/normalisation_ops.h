@@ -25,7 +25,7 @@ void AddBatchNormGpuKernels(KernelTable& table);  // batch_norm.cu
 void AddRowNormGpuKernels(KernelTable& table);    // row_norms.cu: LayerNorm, RmsNorm, GroupNorm
 void AddLrnGpuKernels(KernelTable& table);        // lrn.cu
 void AddMomentsGpuKernels(KernelTable& table);    // moments.cu
-// Arguments of BatchNorm and, but for the addend, BatchNormRelu and BatchNormRelu6; BatchNormAddRelu has
+// Arguments of BatchNorm and, except for the addend, BatchNormRelu and BatchNormRelu6; BatchNormAddRelu has
 // them all.
 namespace batch_norm {
 inline constexpr int kX = 0, kScale = 1, kOffset = 2, kAddend = 3;  // inputs

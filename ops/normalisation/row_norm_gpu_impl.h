@@ -26,7 +26,7 @@ struct RowLayout {
   BELFRY_GPU int64_t At(int64_t row, int64_t i) const { return row * n + i; }
   BELFRY_GPU int64_t Column(int64_t, int64_t i) const { return i; }
   BELFRY_GPU int64_t Row(int64_t matrix_row, int64_t) const { return matrix_row; }
-  // True if packs of so many columns are within a row.
+  // True if packs of that many columns are within a row.
   static constexpr bool Holds(int) { return true; }
   // The same in packs of `lanes` elements. REQUIRES: Divides(lanes).
   RowLayout InPacks(int lanes) const {

@@ -34,7 +34,7 @@ struct Pool2DShape {
 // the first element in row-major order.
 absl::StatusOr<Primitive> Pool2DForward(const Pool2DShape& shape, bool training, bool allow_reference = false);
 
-// Inputs dy and, for a maximum, the winners; output dx. saved_bytes() equals that of the forward pass.
+// Inputs dy and, for a maximum, the winners; output dx. saved_bytes() equals the forward pass's.
 absl::StatusOr<Primitive> Pool2DBackward(const Pool2DShape& shape, bool allow_reference = false);
 
 }  // namespace belfry::ops::onednn

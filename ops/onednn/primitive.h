@@ -52,7 +52,7 @@ class Primitive {
 
   // Computes. `inputs` and `outputs` are in the documented order. No buffer may overlap an output unless documented.
   // Buffers should, and the workspace must, be aligned to 64 bytes. Makes no allocation of ours; the library allocates
-  // a small argument table per call. Fastest if the pointers are those of the previous run.
+  // a small argument table per call. Fastest if the pointers are the previous run's.
   absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs, void* workspace);
 
   struct Program;  // program.h

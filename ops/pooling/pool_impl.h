@@ -6,7 +6,7 @@
 
 namespace belfry::ops {
 
-// The window of a pooling op over x [N, H, W, C], from the attributes "ksize" [1, h, w, 1] and those of WindowAttrDefs.
+// The window of a pooling op over x [N, H, W, C], from the attribute "ksize" [1, h, w, 1] and WindowAttrDefs.
 // Padding is smaller than the window, so every window contains an element of x.
 absl::StatusOr<Window> PoolWindow(const Attrs& attrs, const Shape& x);
 

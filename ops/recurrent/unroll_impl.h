@@ -2,8 +2,8 @@
 //
 // Many sequences are divided among threads: each takes its own through all steps and waits for no other. Of few
 // sequences each thread computes some of the units at every step: it reads only its part of the weights, more of which
-// stays in its caches, and the threads meet once a step. That waits for the slowest, so beside other programs sequences
-// are divided, too. The division depends on the number of threads; the order of the terms of a sum does not.
+// stays in its caches, and the threads meet once a step. They wait for the slowest, so beside other programs sequences
+// are divided instead. The division depends on the number of threads; the order of the terms of a sum does not.
 #pragma once
 
 #include <algorithm>

@@ -10,7 +10,7 @@
 
 namespace belfry::ops {
 
-// Fraction of `all` > 0 steps that is done, at most 1.
+// The fraction of `all` > 0 steps done so far, at most 1.
 template <class Real>
 constexpr Real PartDone(Real steps, Real all) {
   return (steps < all ? steps : all) / all;

@@ -12,7 +12,7 @@ template <int rows_, int columns_>
 struct Matrix {
   static constexpr int rows = rows_, columns = columns_;
   float at[rows_][columns_] = {};
-  float single = 0;  // of B^T: the point without a pair, at which all rows but its own vanish; 0: none
+  float single = 0;  // of B^T: the point without a pair, at which all other rows vanish; 0: none
 };
 
 // The points of evaluation besides infinity: 0, then pairs p and -p, which share half of their work

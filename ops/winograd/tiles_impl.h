@@ -46,7 +46,7 @@ template <int n>
 struct Layout {
   int64_t block, column;  // tiles, and floats of a point of a tile, some of them to spare
 
-  // The layout for so many channels, in whole vectors. It has a vector to spare, since distances of 4 KiB compete for
+  // The layout for `channels` channels, in whole vectors, with a vector to spare, since distances of 4 KiB compete for
   // the same sets of a cache.
   static Layout Of(int64_t block, int64_t channels) { return {block, RoundUp(channels, kLanes) + kLanes}; }
   int64_t tile() const { return n * column; }              // between tiles

@@ -48,8 +48,8 @@ inline Lanes WholeRow(const Lanes* x) {
   return PartOfRow<matrix, row, 0, 1>(x, std::make_index_sequence<matrix.columns>());
 }
 
-// The factor between a row and the row after it, but for the signs of the odd columns. 1 unless a single point stands
-// at different distances from p and -p.
+// The factor between a row and the row after it, except for the signs of the odd columns. 1 unless a single point
+// stands at different distances from p and -p.
 template <const auto& matrix, size_t row>
 constexpr float RatioOfPair() {
   for (int i = 0; i < matrix.columns; ++i) {

@@ -28,7 +28,7 @@ constexpr int64_t kSharedSumsBytes = int64_t{1} << 20;
 // on Zen 4, whose L2 cache is twice as large, with AVX-512.
 constexpr int64_t kMaxSumsBytes = kLanes < 16 ? int64_t{3} << 19 : int64_t{6} << 20, kPartOfIn = 64, kPartOfOut = 128;
 
-// The size of the transformed filter, or of the sums of its gradient, of so many channels.
+// The size of the transformed filter, or of the sums of its gradient, with `in` and `out` channels.
 int64_t FilterBytes(const onednn::Conv2DShape& s, int tile, int64_t in, int64_t out) {
   const int64_t n = tile + s.r - 1;
   return n * n * in * out * int64_t{sizeof(float)};

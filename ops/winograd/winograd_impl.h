@@ -3,8 +3,8 @@
 // one, those of 7 and 8 5.4 and 5.8 times. Faster than oneDNN with many channels, or with few channels and a 5 x 5
 // filter.
 //
-// Rounding errors of float32 are 4 to 5 times those of plain sums, and in the gradients of filters 7 to 15 times. Those
-// of larger tiles, some 10 times that, are a small part of the rounding of bfloat16.
+// Rounding errors of float32 are 4 to 5 times those of plain sums, and in the gradients of filters 7 to 15 times.
+// Larger tiles have some 10 times larger errors, a small part of the rounding of bfloat16.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,11 @@
 # cmake -D root=DIR -P docs_test.cmake
-set(breaches "")
-
 file(READ ${root}/README.md readme)
 file(READ ${root}/examples/first_program.cc program)
-string(FIND "${readme}" "```cpp\n${program}```\n" at)
-if(at EQUAL -1)
-  list(APPEND breaches "README.md does not show examples/first_program.cc as it is")
+string(REGEX MATCH "\n```cpp\n([^`]+)```\n" block "${readme}")
+string(REGEX REPLACE "([][+.*()^$?|\\\\])" "\\\\\\1" parts "${CMAKE_MATCH_1}")
+string(REPLACE "\n\n" "\n(.*\n)?" parts "${parts}")
+if(NOT block OR NOT program MATCHES "\n${parts}")
+  list(APPEND breaches "README.md does not show parts of examples/first_program.cc as they are and in order")
 endif()
 
 # The chart's figures are those of the table beside it.

@@ -15,8 +15,8 @@ struct Comparison {
   std::string text;  // for a person, of one line or several
 };
 
-// Repeats the steps between the checkpoints around `step`, which counts from 0: from the last one before it that is
-// there to the first one after it that is recorded, and compares batches and variables with the record. OutOfRange: the
+// Repeats the steps between the checkpoints around `step`, which counts from 0: from the last existing one before
+// it to the first recorded one after it, and compares batches and variables with the record. OutOfRange: the
 // run has no such step, or no checkpoint after it. Errors: also those of Replayer::Run.
 absl::StatusOr<Comparison> ReplayAround(const RunRecord& run, int64_t step, Replayer& replayer);
 

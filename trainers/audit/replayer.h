@@ -51,7 +51,7 @@ class Replayer {
   int runs_ = 0;
 };
 
-// The path of the checkpoint after so many steps; empty if it is not there, or the chain has no record of it.
+// The path of the checkpoint after `steps` steps; empty if it is not there, or the chain has no record of it.
 std::string PathOfCheckpoint(const RunRecord& run, int64_t steps);
 // The last number of steps, at most `steps`, from which a replay can begin; -1 if there is none.
 int64_t ReplayFrom(const RunRecord& run, int64_t steps);

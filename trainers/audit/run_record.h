@@ -37,7 +37,7 @@ struct RecordedBytes {
   size_t line = 0;
 };
 
-// Steps count those that are done, but for batches, which have the step, from 0, that trained on them.
+// Steps count those that are done, except that a batch has the step, from 0, that trained on it.
 struct RunRecord {
   std::string directory;
   size_t records = 0;

@@ -25,14 +25,14 @@ struct PhaseTimes {
   absl::Duration input, step, evaluate, other;
 };
 
-// The results of a step. On CPUs those of every step are read; on GPUs, where the host runs ahead, only if a callback
-// wants them (Callback::WantsResults), so that they may be those of an earlier step.
+// The results of a step. On CPUs every step's are read; on GPUs, where the host runs ahead, only if a callback
+// wants them (Callback::WantsResults), so that they may be an earlier step's.
 struct StepResults {
   int64_t step = -1;                 // the first is 0; -1: none was read yet
   double loss = 0;                   // the mean over all examples of the step
   double learning_rate = 0;          // of the step
   std::vector<Metric> metrics = {};  // models::TrainStep::metrics
-  // With loss scaling: the scale, and the number of steps that were skipped, in all and in a row.
+  // With loss scaling: the scale, and the number of skipped steps, in all and in a row.
   double loss_scale = 0;
   int64_t skipped = 0, skipped_in_row = 0;
 };
@@ -108,10 +108,10 @@ class Callback {
   // A line that the run, or a callback, prints: "Resuming from ...".
   virtual void OnMessage(absl::string_view /*text*/) {}
 
-  // True for a step, before it runs, whose results OnStep must see: on GPUs the host then waits for it. Steps count
-  // from 0, as StepResults::step; OnStep sees step + 1 steps done.
+  // Whether OnStep must see the results of this step, asked before it runs: on GPUs the host then waits for it. Steps
+  // count from 0, as StepResults::step; OnStep sees step + 1 steps done.
   virtual bool WantsResults(int64_t /*step*/) { return false; }
-  // True for a step, before it runs, whose trace OnStep must see (state.trace). It takes longer.
+  // Whether OnStep must see the step's trace (state.trace), asked before it runs. A traced step takes longer.
   virtual bool WantsTrace(int64_t /*step*/) { return false; }
 
   // Adds what the callback keeps in checkpoints: keys of its own, such as "plateau.rate". In task 0 when it saves.

@@ -8,7 +8,7 @@
 namespace belfry::trainers {
 
 // Ends the run after `patience` evaluations in a row that were no better than the best one before. All evaluations
-// count, also those of the runs that this one continues.
+// count, also in the runs that this one continues.
 class EarlyStopping final : public Callback {
  public:
   explicit EarlyStopping(int64_t patience) : patience_(patience) {}

@@ -57,7 +57,7 @@ class Progress {
  public:
   explicit Progress(ProgressOptions options);
 
-  // Records a step of so many units. Call it after every step.
+  // Records a step of `count` units. Call it after every step.
   void Step(int64_t count);
   // True if a line is due: at the first step, then every 250 ms on a terminal and every 10 s elsewhere.
   bool Due() const;

@@ -12,7 +12,7 @@ namespace belfry::trainers {
 
 using Json = nlohmann::json;
 
-// The object in `text`; an empty one if that is no object.
+// The object in `text`; an empty one if that is not an object.
 inline Json ParseObject(absl::string_view text) {
   Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   return json.is_object() ? json : Json::object();

@@ -21,11 +21,11 @@ namespace belfry::trainers {
 
 // A request for a replay, which is a JSON file.
 struct ReplayRequest {
-  int64_t until = 0;        // the run stops when it has done so many steps
+  int64_t until = 0;        // the number of steps after which the run stops
   int64_t results_of = -1;  // the step, from 0, whose nodes' results are wanted; -1: none
   std::string report = {};  // the file to write
 
-  // InvalidArgument, with the path: the file is no request.
+  // InvalidArgument, with the path: the file is not a request.
   static absl::StatusOr<ReplayRequest> Read(const std::string& path);
   absl::Status Write(const std::string& path) const;
 };
@@ -35,14 +35,14 @@ struct ReplayRequest {
 //   {"steps": 101, "loss": 2.25, "weights": "<WeightsDigest>", "tensors": {"conv1/weights": "float32 [5,5,3,64]
 //   9f3c..."}}
 //
-// where the loss is that of the step before; and for each result of a node in step `results_of`, those of each device
-// in the order in which it computes them,
+// where the loss is that of the step before; and for each result of a node in step `results_of`, device by device
+// in the order of computation,
 //
 //   {"run": 0, "index": 12, "output": 0, "name": "tower_0/conv1/Conv2D", "what": "<Describe>", "device": "CPU:0",
 //    "shape": "float32 [64,24,24,64]", "digest": "<DigestText>"}
 //
-// with the number of the session's run in the step, and for an update, which has no output, the variable as output -1 -
-// input.
+// with the number of the session's run in the step. An update, which has no output, has its variable as output
+// -1 - input.
 class Replay final : public Callback {
  public:
   // Borrows the devices. Errors: those of ReplayRequest::Read and of creating the report.

@@ -39,8 +39,8 @@ struct ChainStart {
 };
 
 // Writes the records in task 0, if the run has a directory; the other tasks hand it the digests of their parts of
-// batches. All tasks call its functions at the same point, but Written and End. Costs a run a pass over each batch and,
-// at a checkpoint, the reading of its header and of new lines of the logs. Borrows its arguments. Errors: those of
+// batches. All tasks call its functions at the same point, except Written and End. Costs a run a pass over each batch
+// and, at a checkpoint, the reading of its header and of new lines of the logs. Borrows its arguments. Errors: those of
 // files and of exchanges between tasks. Not thread-safe.
 class RunChain {
  public:
@@ -48,14 +48,14 @@ class RunChain {
   RunChain(World& world, const DeviceSet& devices, std::string directory)
       : world_(world), devices_(devices), directory_(std::move(directory)) {}
 
-  // Opens the chain. That of a run that resumes is cut back to the record of the checkpoint; without one it begins
+  // Opens the chain. When a run resumes, its chain is cut back to the record of the checkpoint; without one it begins
   // anew. Other logs of the directory have been opened, and cut back, by now.
   absl::Status Start(const ChainStart& start, absl::Time deadline);
   // Records a plan that the run will follow, with its purpose: "training".
   absl::Status AddPlan(absl::string_view name, const Plan& plan);
   // Adds the batch of the step that has just run.
   void AddBatch(const data::Batch& batch);
-  // True if so many batches have no record yet that Flush is due.
+  // True if enough batches have no record yet for Flush to be due.
   bool due() const { return batches_.size() >= kBatches; }
   // Records the batches that have no record yet.
   absl::Status Flush(absl::Time deadline);
@@ -75,7 +75,7 @@ class RunChain {
   absl::Status Append(absl::string_view kind, int64_t step, const ObjectText& more = {});
   absl::Status AddStart(const ChainStart& start);
   absl::Status AddData(absl::Span<const std::string> paths);
-  // Writes the digests of what the logs have more than the records say, `whole` for those that are written anew, too.
+  // Writes the digests of what the logs have beyond the records, with `whole` also for logs that are rewritten.
   absl::Status AddLogs(bool whole);
 
   World& world_;

@@ -22,7 +22,7 @@ struct Cifar10 {
   std::unique_ptr<Dataset> test;
 };
 
-// Reads data_batch_1.bin, data_batch_2.bin ... up to the first that is missing, test_batch.bin and, if present,
+// Reads data_batch_1.bin, data_batch_2.bin ... up to the first missing one, test_batch.bin and, if present,
 // batches.meta.txt (one class name a line) from `directory`, or from its child cifar-10-batches-bin, the archive's
 // folder. A file may hold any number of records from one up, but all training files the same number, except the last
 // one of a generated set. If there are fewer than the five training files of the real set, a warning is logged, unless

@@ -14,7 +14,7 @@ struct MarkovOptions {
   uint64_t seed = 1;
   int64_t vocabulary = 16;  // V, at least 2
   int64_t order = 2;        // k, at least 1: a token depends on the k tokens before it. V^k is at most 65,536.
-  int64_t successors = 4;   // a context has 1 to so many likely next tokens; at most V and 16
+  int64_t successors = 4;   // a context has 1 to `successors` likely next tokens; at most V and 16
 };
 
 // A stationary Markov source of order k over V tokens. Each context of k tokens has n likely next tokens, n uniform in

@@ -36,8 +36,8 @@ struct DatasetMetric {
 
 // The metric of one of these names; InvalidArgument lists them.
 //
-// For logits [N, ..., classes] and labels [N, ...], int32 or int64, of which negative ones are left out, as is usual
-// for parts of an image or a text without a label:
+// For logits [N, ..., classes] and labels [N, ...], int32 or int64. Negative labels are left out, as is usual for parts
+// of an image or a text without a label:
 //   accuracy     share of labels that have the largest logit; the first of equal ones counts
 //   top_K        share of labels with fewer than K logits above theirs: top_5
 //   loss         mean cross-entropy, in nats
@@ -46,8 +46,7 @@ struct DatasetMetric {
 //   precision    mean over the classes that were predicted of hits / predictions
 //   recall       mean over the classes that occur as labels of hits / labels
 //   iou          mean over the classes that occur of hits / (labels + predictions - hits): intersection over union
-// For scores [N] or [N, 1], or logits [N, 2], of which the score is the difference, and labels [N] that are 0 or 1, of
-// any dtype:
+// For scores [N] or [N, 1], or logits [N, 2], whose difference is the score, and labels [N] of 0 or 1, of any dtype:
 //   auc          area under the ROC curve (area_under_roc.h)
 // For outputs and labels of one shape, where [N, 1] is [N] and labels may be integers:
 //   mae, mse, rmse   mean absolute error, mean squared error, and the root of that
@@ -69,10 +68,10 @@ class DatasetMetrics {
     return model_.Steps(examples, batch_size);
   }
 
-  // Evaluates the whole dataset, whose images go through the policies, in batches of `batch_size`, the last of which
-  // may be smaller. The processes of `world`, if it is not null, deal the batches among them, and all get the same
-  // result, to the last bit that of one process. Errors: those of of_batch, with the metric's name; NotFound: no field
-  // of labels; those of the dataset, Session::Run and World::AllGather.
+  // Evaluates the whole dataset, with its images through the policies, in batches of `batch_size`; the last may be
+  // smaller. The processes of `world`, if it is not null, deal the batches among them, and all get the same
+  // result, bit by bit as in one process. Errors: of of_batch, with the metric's name; NotFound: no field of labels; of
+  // the dataset, Session::Run and World::AllGather.
   absl::StatusOr<Evaluation> Run(Session& session, const data::Dataset& dataset, const data::ImagePolicies& images,
                                  int64_t batch_size, World* world = nullptr,
                                  absl::Duration task_timeout = absl::Minutes(10)) const;

@@ -38,7 +38,7 @@ struct Classification {
 };
 
 // The confusion matrix as a table of at most `columns` characters a line, with the accuracy of each class; where that
-// is too narrow, or for more than 20 classes, the pairs that are confused most often. `names` are those of the classes,
+// is too narrow, or for more than 20 classes, the pairs that are confused most often. `names` are the classes',
 // or empty; a class without a name is left out if no label is of it and none was taken for it.
 std::string ConfusionTable(const Classification& results, const std::vector<std::string>& names = {}, int columns = 80);
 
@@ -49,9 +49,9 @@ using LogitsFunction = std::function<absl::StatusOr<Output>(const Scope& scope, 
 // The part of a graph that counts correct predictions, on one device.
 class Evaluator {
  public:
-  // Adds the nodes. The scope selects the variables: Scope(graph).Replica(0).ReuseVariables(Reuse::kAlways) those of
-  // tower 0. `label`: the field, int32 or int64, with the classes. Errors are kept by the graph. Fields with unknown
-  // extents are one.
+  // Adds the nodes. The scope selects the variables: Scope(graph).Replica(0).ReuseVariables(Reuse::kAlways) selects
+  // tower 0's. `label`: the field, int32 or int64, with the classes. The graph keeps errors, such as fields with
+  // unknown extents.
   Evaluator(OpScope scope, absl::Span<const data::Field> fields, const LogitsFunction& logits,
             const std::string& label = "label");
 
@@ -63,9 +63,9 @@ class Evaluator {
   const models::Batch& batch() const { return batch_; }
   Output logits() const { return logits_; }
 
-  // Evaluates the whole dataset, whose images go through the policies, in batches of `batch_size`, the last of which
-  // may be smaller. Runs the target `before` first, unless it is null. The processes of `world`, if it is not null,
-  // deal the batches among them; all get the same result, to the last bit that of one process. Errors: also those of
+  // Evaluates the whole dataset, with its images through the policies, in batches of `batch_size`; the last may be
+  // smaller. Runs the target `before` first, unless it is null. The processes of `world`, if it is not null,
+  // deal the batches among them; all get the same result, bit by bit as in one process. Errors: also those of
   // World::AllGather.
   absl::StatusOr<Classification> Run(Session& session, const data::Dataset& dataset, const data::ImagePolicies& images,
                                      int64_t batch_size, const Node* before = nullptr, World* world = nullptr,

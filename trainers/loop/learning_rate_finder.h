@@ -15,8 +15,8 @@ namespace belfry::trainers {
 struct LearningRateSearch {
   double low = 1e-7, high = 10;  // of the first and the last step; the rate rises exponentially
   int64_t steps = 100;           // at least 10
-  // Decay of the average of the losses, whose bias is corrected, in [0, 1). An average with 0.98, which fastai has, is
-  // of 50 steps, in which the rate rises by a factor of 10,000.
+  // Decay of the bias-corrected average of the losses, in [0, 1). fastai's 0.98 averages over 50 steps, in which the
+  // rate rises by a factor of 10,000.
   double smoothing = 0.9;
   double divergence = 4;  // the search ends when the average exceeds that many times its lowest value, or is NaN
 };
@@ -32,12 +32,12 @@ struct FoundLearningRate {
   double lowest = 0;  // the rate of the lowest average, which is already too high for a training
 };
 
-// Trains for some steps with rates that rise, which replace those of the optimizer's schedule; groups of variables with
-// schedules of their own keep these (optim/parameter_groups.h). Smith, "Cyclical learning rates for training neural
-// networks" (2017), with the suggestion of fastai's lr_find. Variables without a value are
-// initialized. Afterwards all variables have their values of before, slots and the global step too, and the input is
-// where it was, if it can move. The copy of the variables is in host memory. Tasks of a run must all call it. Errors:
-// InvalidArgument for options out of range; Unimplemented for towers in series; those of the input and of steps.
+// Learning-rate range test (Smith, "Cyclical learning rates for training neural networks", 2017), with the suggestion
+// of fastai's lr_find: some steps with rising rates instead of the optimizer's schedule, except for groups of variables
+// with schedules of their own (optim/parameter_groups.h). Variables without a value are initialized. Afterwards
+// variables are restored from a copy in host memory, slots and the global step included, and the input's position if it
+// supports Resume. All tasks of a run must call it. Errors: InvalidArgument for options out of range; Unimplemented for
+// towers in series; errors of the input and of steps.
 absl::StatusOr<FoundLearningRate> FindLearningRate(Session& session, const models::TrainStep& step,
                                                    data::BatchSource& input, const LearningRateSearch& search = {});
 

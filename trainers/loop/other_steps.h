@@ -25,14 +25,14 @@ class OtherSteps {
   // `steps`: TrainerOptions::other_steps, which run after `first`.
   OtherSteps(Session& session, const models::TrainStep& first, absl::Span<const OtherStep> steps, TaskSync& tasks);
 
-  // InvalidArgument for a step that is null, has no name of its own, or has other towers than the first.
+  // InvalidArgument for a step that is null, lacks a name of its own, or has other towers than the first.
   absl::Status Check() const;
   // Lines that must be the same in all tasks.
   std::vector<std::string> Settings() const;
   // The lines of all their models (ModelLines).
   std::vector<std::string> Models() const;
   // Reads the steps' own counts, and adds their losses, "generator", and metrics, "generator/accuracy", to
-  // results.metrics. FailedPrecondition if they are not what they must be after so many steps of the Trainer.
+  // results.metrics. FailedPrecondition if they do not fit `steps` steps of the Trainer.
   absl::Status Start(int64_t steps, StepResults& results);
   // Prepares all for batches of that shape.
   absl::Status Prepare(const data::BatchShape& shape);

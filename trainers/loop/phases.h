@@ -23,11 +23,11 @@ class Phases {
   void SetRunning(const PreparedStep& step) { running_.store(&step, std::memory_order_release); }
   // The beginning of the loop: forgets the times so far.
   void Restart();
-  // A step has ended, and all so far had so many examples.
+  // A step has ended; `examples` is the number of examples of all steps so far.
   void CountStep(int64_t examples);
 
   bool starting() const { return phase_.load(std::memory_order_relaxed) == Phase::kStarting; }
-  // Those of the phases that have ended.
+  // The times of completed phases.
   const PhaseTimes& times() const { return times_; }
   // Throughput without the first step, which compiles, and without evaluations; 0: not known.
   double examples_per_second() const;

@@ -23,10 +23,10 @@ namespace belfry::trainers {
 // The folder of checkpoints in the directory of a run.
 std::string CheckpointFolder(const std::string& directory);
 
-// Runs those of the initializers, TrainStep::initialize of training steps, whose variables have no value yet.
+// Runs the initializers, TrainStep::initialize of training steps, of variables that have no value yet.
 absl::Status InitializeOthers(Session& session, absl::Span<const Node* const> initializers);
 
-// All tasks call its functions at the same point, but Poll, Finish and WithLastCheckpoint. Errors: those of reading and
+// All tasks call its functions at the same point, except Poll, Finish and WithLastCheckpoint. Errors: from reading and
 // writing files and variables, and of exchanges between tasks. Not thread-safe.
 class RunCheckpoints {
  public:

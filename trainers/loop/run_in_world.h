@@ -25,7 +25,7 @@ constexpr absl::Duration kTaskTimeout = absl::Minutes(5);
 // the error says where each of them is. Once in a process. Errors: also those of OpenWorld and World::Close.
 absl::StatusOr<int> RunInWorld(absl::FunctionRef<absl::StatusOr<int>(World&)> run,
                                absl::Duration timeout = kTaskTimeout);
-// The same in a world that is open.
+// The same in an open world.
 absl::StatusOr<int> RunInWorld(World& world, absl::FunctionRef<absl::StatusOr<int>(World&)> run,
                                absl::Duration timeout = kTaskTimeout);
 
@@ -45,7 +45,7 @@ absl::StatusOr<DeviceSet> OpenDevices(World& world, absl::string_view spec, cons
 // The latest undamaged checkpoint of the run in `directory` (TrainerOptions::directory), for TrainerOptions::resume;
 // nullopt to start afresh, also for an empty `directory`. Task 0 looks for it, and the others, which may have no access
 // to the file, get its path, step and metadata, but no tensors. All tasks must call it. Errors: those of
-// io::LoadLatestCheckpoint but NotFound; those of World::Broadcast.
+// io::LoadLatestCheckpoint except NotFound; those of World::Broadcast.
 absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const std::string& directory, World& world,
                                                              absl::Duration timeout = kTaskTimeout);
 // The same in a program that is always one process.

@@ -41,7 +41,7 @@ std::vector<std::string> CollectiveLines(const Plan& plan);
 // fixes each time. Not thread-safe.
 class TaskReports {
  public:
-  // Noted by a task that asks all to end, without a signal. No signal, nor a result of TrainerOptions::stop, is so.
+  // Noted by a task that asks all to end without a signal. No signal or result of TrainerOptions::stop equals it.
   static constexpr int kEnd = std::numeric_limits<int32_t>::min();
 
   TaskReports(World& world, int64_t first_step);
@@ -98,7 +98,7 @@ class TaskSync {
   // longer for it.
   absl::StatusOr<int> AfterStep(int64_t step, int noted, absl::Duration input_time, absl::Duration step_timeout);
   const std::string& slowest() const { return reports_->slowest(); }
-  // Sets `reason` to that of the first task that has one.
+  // Sets `reason` to the reason of the first task that has one.
   absl::Status AgreeOnEnd(std::optional<std::string>& reason) const;
 
  private:

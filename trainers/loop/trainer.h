@@ -30,13 +30,13 @@ class Trainer {
   Trainer(Session& session, const models::TrainStep& step, data::BatchSource& input, TrainerOptions options);
   ~Trainer();
 
-  // Restores options.resume.checkpoint, or initializes the variables without a value, prepares all steps that the run
-  // will come to, or those of all BatchSource::shapes, then trains. Errors: InvalidArgument for negative options, a
+  // Restores options.resume.checkpoint, or initializes the variables without a value, prepares all steps of the run, or
+  // of all BatchSource::shapes, then trains. Errors: InvalidArgument for negative options, a
   // trace after the last step, metrics without a name of their own, or a checkpoint of another model;
   // FailedPrecondition if the input does not start where options.resume.checkpoint stopped, or if a run that resumes
-  // nothing has nothing to train, since the global step, which counts the steps of all TrainSteps in the graph, is at
-  // options.steps already; ResourceExhausted, before the first step, if the steps do not fit into memory together;
-  // those of the input, of steps and of callbacks; FailedPrecondition if tasks differ in settings, data or model;
+  // nothing has nothing to train, because the global step, which counts the steps of all TrainSteps in the graph, is
+  // already at options.steps; ResourceExhausted, before the first step, if the steps do not fit into memory together;
+  // errors of the input, of steps and of callbacks; FailedPrecondition if tasks differ in settings, data or model;
   // Aborted, naming the step, if the loss is NaN or infinite (checked at every step; on GPUs, where the host runs
   // ahead, only when it is logged), or if loss scaling skips 100 steps in a row; DataLoss if the variables of towers
   // differ. The error names the last good checkpoint.
@@ -45,9 +45,9 @@ class Trainer {
   int stopped() const { return state_.stopped; }
   // Steps done: the global step plus the steps that loss scaling skipped.
   int64_t steps() const { return state_.steps; }
-  // Loss of the last step that was logged; on CPUs, of the last step.
+  // Loss of the last logged step; on CPUs, of the last step.
   double loss() const { return state_.results.loss; }
-  // The last evaluation; with restore_best, of the variables that were restored.
+  // The last evaluation; with restore_best, of the restored variables.
   const Evaluation& evaluation() const { return state_.evaluation; }
   // The best evaluation, by the first metric, of this run and those that it continues.
   const BestEvaluation& best() const { return state_.best; }
@@ -98,12 +98,12 @@ class Trainer {
   Phases phases_;
   TrainingState state_;
   std::vector<std::unique_ptr<Callback>> own_callbacks_;
-  std::vector<Callback*> callbacks_;      // those that have started
+  std::vector<Callback*> callbacks_;      // the started ones
   std::optional<io::Checkpoint> latest_;  // that the run goes on from, with TrainerOptions::resume.latest
-  StepTrace trace_;                       // of the last step that was traced
+  StepTrace trace_;                       // of the last traced step
   data::Position next_;                   // of the data, for a run that resumes after this step
-  int64_t evaluated_ = -1;                // the steps that the last evaluation came after
-  bool consistent_ = false;               // the variables are those after state_.steps
+  int64_t evaluated_ = -1;                // the number of steps before the last evaluation
+  bool consistent_ = false;               // the variables have their values after state_.steps
   bool ends_ = false;                     // a callback ended the run, and all tasks know it
 };
 

@@ -20,8 +20,8 @@ namespace belfry::trainers {
 // Settings that the tasks of a run share, and how long they wait for each other.
 struct TaskOptions {
   absl::Duration timeout = absl::Minutes(10);  // outside of steps
-  // The session's SessionOptions::timeout, to which steps keep by themselves. Between two steps tasks wait for each
-  // other no longer than that either, since one that comes later would fail the next step.
+  // The session's SessionOptions::timeout, which steps observe by themselves. Between two steps tasks wait for each
+  // other no longer either, since one that comes later would fail the next step.
   absl::Duration step_timeout = absl::InfiniteDuration();
   std::vector<std::string> settings = {};  // lines that must be the same in all, besides what the trainer knows
   // Files and folders that the data come from. Task 0 records their digests in the chain of the run (docs/audit.md).
@@ -37,8 +37,8 @@ struct OtherStep {
 
 // The checkpoint from which a run goes on, or whose weights it begins with; none by default.
 struct ResumeOptions {
-  // The latest in TrainerOptions::directory, if there is one: with its variables, at its place in the data, to which
-  // the input is moved (BatchSource::Resume). All that a run needs to be killed and started again.
+  // The latest in TrainerOptions::directory, if there is one: restores its variables and moves the input to its place
+  // in the data (BatchSource::Resume). All that a run needs to be killed and started again.
   bool latest = false;
   // Instead of that, one by FindCheckpoint; the input must start where it stopped, by data::TakePosition. Tasks other
   // than 0 need its metadata only, and get the variables from task 0.
@@ -46,10 +46,10 @@ struct ResumeOptions {
   bool other_data = false;  // the input may start anywhere, as with other examples
   std::string note = {};    // printed when the run resumes: in what it differs from before
   // A run that resumes nothing begins with the weights of this file, folder of checkpoints, or directory of a run, as
-  // far as they are those of a variable of the model by name and shape (WarmStart). Task 0 reads it. Empty: none.
+  // far as they fit a variable of the model by name and shape (WarmStart). Task 0 reads it. Empty: none.
   std::string init_from = {};
   // A file of the program `audit`, which starts this program again in a directory of its own to repeat some steps of a
-  // run: it stops where that says, evaluates nothing and prints nothing. Empty: an ordinary run.
+  // run. The repeated run stops where the file says, evaluates nothing and prints nothing. Empty: an ordinary run.
   std::string replay = {};
 };
 
@@ -68,24 +68,24 @@ struct TrainerOptions {
   // The unit that the output counts, "tokens" as in "tokens/s", and how many of it an example has. Empty: examples.
   std::string unit = {};
   int64_t units_per_example = 1;
-  // Called every `evaluate_every` steps and after the last, even if no step is left to do; the result is printed, and
+  // Called every `evaluate_every` steps and after the last, even if no step is left; the result is printed, and
   // its metrics are written to the metrics file as "test_<name>". Null: never.
   std::function<absl::StatusOr<Evaluation>(int64_t step)> evaluate = {};
-  // The steps that `evaluate` runs by Session::Run: Evaluator::Steps. They are compiled and given memory with those of
-  // the training, so that a run that lacks memory for them ends before its first step and not at the first evaluation.
+  // The steps that `evaluate` runs by Session::Run: Evaluator::Steps. They are compiled and given memory with the
+  // training's, so that a run without memory for them ends before its first step and not at the first evaluation.
   std::vector<PlannedStep> evaluation_steps = {};
   int64_t evaluate_every = 0;  // 0: only after the last
   int64_t patience = 0;        // evaluations without a better first metric after which the run ends; 0: no limit
-  // A run that comes to its end, or out of patience, restores the variables of the best checkpoint in `directory`, by
-  // the first metric, if that is not of the last step, and evaluates them once more. What is saved stays as it is, so
-  // that the run can go on.
+  // At its end, or out of patience, the run restores the variables of the best checkpoint in `directory`, by the first
+  // metric, unless that is the last step's, and evaluates them once more. Checkpoints stay unchanged, so the run can go
+  // on.
   bool restore_best = false;
 
   // Its folder "checkpoints" receives a checkpoint every `checkpoint_every` steps, with every evaluation, after the
   // last step and when the run is stopped; the directory itself receives TensorBoard's event file. Empty: neither.
   std::string directory = {};
   int64_t checkpoint_every = 1000;  // 0: only the others
-  int keep_checkpoints = 5;         // the latest ones; the best is kept as well
+  int keep_checkpoints = 5;         // the latest ones; the best is also kept
   ResumeOptions resume = {};
   io::Metadata metadata = {};          // of the model, saved with every checkpoint
   std::vector<Output> summaries = {};  // from models::AddTrainSummaries, for the event file

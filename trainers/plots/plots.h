@@ -33,7 +33,7 @@ struct RunMetrics {
 absl::StatusOr<RunMetrics> ParseRunMetrics(absl::string_view text, absl::string_view name);
 
 // Reads metrics files, or metrics.jsonl in directories. A run is named after its directory, or after a file that is not
-// called metrics.jsonl; those of the same name are called by their paths. Errors: those of ParseRunMetrics and
+// called metrics.jsonl; files of the same name are called by their paths. Errors: those of ParseRunMetrics and
 // io::ReadFile, and FailedPrecondition if there is no line yet, with the path.
 absl::StatusOr<std::vector<RunMetrics>> ReadRunMetrics(const std::vector<std::string>& paths);
 

@@ -34,7 +34,7 @@ absl::StatusOr<std::string> KindOfAllTowers(World& world, const DeviceSet& devic
 
 // Chooses the bucket size with the shortest predicted step among 64 KiB, 256 KiB ... up to a tower's gradients, and
 // `usual`: measures the link between the processes of `world`, times the kernels of a few steps that average nothing,
-// in a session of its own on examples that are zero, and simulates the step with each size. Task 0 decides, all get its
+// in a session of its own on zero examples, and simulates the step with each size. Task 0 decides, all get its
 // choice. The results of training do not depend on it with the averagers local and mpi. All processes must call it.
 // Errors: InvalidArgument for towers on GPUs; those of `step`, of Session::Prepare and of MeasureLink.
 absl::StatusOr<BucketChoice> ChooseBuckets(World& world, const DeviceSet& devices, const SessionOptions& session,

@@ -24,7 +24,7 @@ class ClassifierProgram : public TrainingProgram {
   explicit ClassifierProgram(std::string label = "label") : label_(std::move(label)) {}
   // [N, classes] float32 or, for labels [N, ...], [N, ..., classes].
   virtual absl::StatusOr<Output> Logits(const Scope& scope, const models::Batch& batch, bool training) const = 0;
-  // The figures of the results that are reported; the first decides what is best.
+  // The reported figures; the first decides what is best.
   virtual Evaluation Figures(const Classification& results) const { return results; }
 
   // Configure sets it. The evaluation's loss has none.

@@ -23,8 +23,8 @@ namespace belfry::trainers {
 absl::Status FitMemoryLimit(Session& session, const std::vector<PlannedStep>& steps, size_t limit);
 
 // Compiles the steps and reports the memory, operations, transfers, collectives and critical path of the first; the
-// memory of the others; and the largest batch, a multiple of `towers` and no larger than the data of so many
-// `examples`, with which all steps together fit into `limit` bytes on every device, or into the memory of each device
+// memory of the others; and the largest batch, a multiple of `towers` and no larger than `examples`, the size of
+// the data, with which all steps together fit into `limit` bytes on every device, or into the memory of each device
 // if there is no limit.
 absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& steps, int64_t batch_size, int towers,
                                        int64_t examples, std::optional<size_t> limit);

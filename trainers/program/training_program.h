@@ -34,8 +34,7 @@ struct RunSetting {
   std::string name;    // "--batch_size"
   std::string value;   // in effect, also where it is a default
   bool fixed = false;  // a run cannot be resumed with another value
-  // The value of checkpoints that do not record it, by a version without the flag; empty: they are refused if it is
-  // fixed.
+  // Assumed for checkpoints older than the flag. Empty: such checkpoints are refused if `fixed`.
   std::string unrecorded = {};
 };
 
@@ -78,19 +77,19 @@ struct ExportedModel {
   std::vector<NamedOutput> inputs, outputs;
   const Node* before = nullptr;  // a target to run first; null: none
 };
-// The fields of a batch by name, but for the field `label`.
+// The fields of a batch by name, except the field `label`.
 std::vector<NamedOutput> InputsOf(const models::Batch& batch, absl::string_view label = "");
 
-// The part of a program that differs from others. Its functions are called once each, in this order, but Loss, Evaluate
-// and Exported. All tasks call them, but Exported and Result, and must do the same. Results without their default are
-// required.
+// The part of a program that differs from others. Each function is called once, in this order, except Loss, Evaluate
+// and Exported. Called in every task except Exported and Result; must behave alike in each. Functions without a default
+// are required.
 class TrainingProgram {
  public:
   virtual ~TrainingProgram() = default;
 
   // Checks flags that exclude each other, before any work.
   virtual absl::Status CheckFlags() const { return absl::OkStatus(); }
-  // Adds the program's own options to those of all programs.
+  // Adds the program's own options to the common ones.
   virtual absl::Status Configure(ProgramRun& /*run*/) { return absl::OkStatus(); }
   // Sets run.train and run.test, and run.training.steps unless Configure did.
   virtual absl::Status OpenData(ProgramRun& run) = 0;
@@ -108,8 +107,8 @@ class TrainingProgram {
                                      absl::Span<const data::Field> /*fields*/) {
     return absl::OkStatus();
   }
-  // The lines about model and data before the training, "Model:    ...\nData:     ...\n". Empty: none, nor those of
-  // towers.
+  // The lines about model and data before the training, "Model:    ...\nData:     ...\n". Empty: no header at all,
+  // so no lines about towers either.
   virtual std::string Header(const ProgramRun& /*run*/, const models::TrainStep& /*step*/) const { return ""; }
   // TrainerOptions::evaluate, if there is run.test.
   virtual absl::StatusOr<Evaluation> Evaluate(const ProgramRun& /*run*/, Session& /*session*/, int64_t /*step*/) {

@@ -75,7 +75,7 @@ struct TabularData {
   std::unique_ptr<data::Dataset> train;
   std::unique_ptr<data::Dataset> validation;  // without the target
   std::vector<double> truth;                  // of the validation rows: the class, from 0, or the target's number
-  bool held_out = true;                       // false: the validation rows are those of the training
+  bool held_out = true;                       // false: the validation rows are the training rows
   double entropy = 0;                         // of a generated target (data::Customers::entropy); 0: unknown
 };
 // Errors: those of ReadCsv; InvalidArgument for no feature, a target of one class, a row without a target or of a class

@@ -23,13 +23,13 @@ struct TableModel {
   int64_t embedding = 0;  // width of all embeddings; 0: EmbeddingWidth of each
   double dropout = 0;     // in training
 };
-// A checkpoint keeps it, but for the dropout.
+// A checkpoint keeps it, except the dropout.
 void PutModel(const TableModel& model, io::Metadata& metadata);
 // InvalidArgument if there is none, or if it is damaged.
 absl::StatusOr<TableModel> TakeModel(const io::Metadata& metadata);
 
 // min(600, round(1.6 n^0.56)), the rule of fastai's tabular models (Howard and Gugger, "fastai: a layered API for deep
-// learning", 2020), for n texts, with that of unknown ones.
+// learning", 2020), for n texts, the unknown one included.
 int64_t EmbeddingWidth(int64_t texts);
 
 // Logits [N, 1] or, for TableTask::kClasses, [N, classes], for a batch with the fields of TableFields.

@@ -30,7 +30,7 @@ struct TabularOptions {
   TablePrediction prediction = {};  // by the model as the run leaves it
 };
 
-// A run of tabular, but for its flags. Trains by AdamW, with sparse gradients of embeddings.
+// A run of tabular, without its flags. Trains by AdamW, with sparse gradients of embeddings.
 class TabularProgram : public TrainingProgram {
  public:
   explicit TabularProgram(TabularOptions options = {}) : options_(std::move(options)) {}

@@ -18,7 +18,7 @@ namespace belfry {
 absl::StatusOr<void*> OpenCudaLibrary(const std::string& soname, const std::string& cuda);
 
 // Opens all libraries of NVIDIA's that the shared library `path` was linked with, so that the loader finds it complete;
-// no others. One error for all that are missing.
+// no others. One error for all missing ones.
 absl::Status OpenNeededCudaLibraries(const std::filesystem::path& path);
 
 // "/usr/lib/x86_64-linux-gnu/libcudnn.so.9": the file that has this function or variable; empty if none has.

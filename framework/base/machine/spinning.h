@@ -8,9 +8,9 @@
 namespace belfry {
 
 // Lets the threads of this process that wait for a parallel loop spin for some ms, as libgomp does by itself, while
-// they have their cores to themselves, and for microseconds while others want the cores, too. That is seen by a thread
-// of its own, 40 to 250 ms after `team` or an earlier one ran beside others, and half a second after it runs alone
-// again. Where the kernel does not tell, they spin for microseconds.
+// they have their cores to themselves, and for microseconds while others want them, too. A separate thread notices
+// that 40 to 250 ms after `team` or an earlier one ran beside others, and half a second after it runs alone again.
+// Where the kernel does not tell, they spin for microseconds.
 //
 // Does nothing if OMP_WAIT_POLICY or GOMP_SPINCOUNT is set, which are the user's choice, nor after fork. Threads of
 // LLVM's OpenMP that belong to the calling thread sleep at once. Thread-safe.

@@ -14,14 +14,14 @@ namespace belfry {
 // Allocates only when it is made. One thread at a time.
 class TeamCores {
  public:
-  // `cores`: those to move among, as AvailableCores orders them; with fewer than two, nothing is moved. `threads`: of
-  // the team, which has started; 1: the calling thread alone.
+  // `cores`: to move among, as AvailableCores orders them; with fewer than two, nothing is moved. `threads`: of the
+  // started team; 1: the calling thread alone.
   TeamCores(absl::Span<const int> cores, int threads);
 
   // Binds each thread to the core on which it is, since the system may move it while it computes.
   void Stay();
-  // Binds each thread to another core than that on which it is, or was bound by Stay: the next one in the list, which
-  // begins again at its end, that is not a hardware thread of the same. One that runs beyond the list stays.
+  // Binds each thread to another core than the one on which it is, or was bound by Stay: the next one in the cyclic
+  // list that is not a hardware thread of the same core. A thread on a core outside the list stays.
   void Move();
   // Lets the threads run where they could before Stay or Move. Does nothing without one.
   void Restore();

@@ -1,4 +1,4 @@
-// Running out of memory as a Status, and the memory that is left.
+// Running out of memory as a Status, and the memory left.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace belfry {
 // generated code, packed operands, stacks.
 inline constexpr size_t kLibraryBytes = size_t{64} << 20;
 
-// The memory that this process can still take, and the limit that is nearest to it: "the limit on address space (ulimit
+// The memory that this process can still take, and the nearest limit: "the limit on address space (ulimit
 // -v)".
 struct AvailableMemory {
   size_t bytes = 0;

@@ -12,8 +12,8 @@
 
 namespace belfry {
 
-// MPI after MPI_Init_thread, with a communicator of Belfry's own. No call waits for other processes but MpiModule::open
-// and Finalize. One call at a time, on any thread. Errors: Internal with MPI's text.
+// MPI after MPI_Init_thread, with a communicator of Belfry's own. No call waits for other processes except
+// MpiModule::open and Finalize. One call at a time, on any thread. Errors: Internal with MPI's text.
 class MpiApi {
  public:
   virtual ~MpiApi() = default;

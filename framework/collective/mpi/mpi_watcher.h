@@ -38,7 +38,7 @@ class MpiWatcher {
   void SetPosition(std::function<std::string()> position);
   // Sends `text` as this process's failure to all others that may still wait for it; gives up after a second.
   void Tell(const std::string& text);
-  // Takes the notes that have come, instead of within 100 ms.
+  // Takes pending notes now instead of within 100 ms.
   void TakeNotes() { Poll().IgnoreError(); }
   // Whether a failure was told, by this process or to it.
   bool told();

@@ -26,7 +26,7 @@ namespace belfry {
 // makes the same exchanges. So a message needs no number, and one that arrives early stays with MPI until it is asked
 // for.
 //
-// MPI is called by several threads (the main one, that of the collectives, the watcher's), one call at a time under
+// MPI is called by several threads (the main one, the collectives', the watcher's), one call at a time under
 // mpi_mutex_; no call waits, so the lock is held for microseconds.
 class MpiWorld final : public World {
  public:

@@ -13,7 +13,7 @@
 namespace belfry {
 
 // While it lives, ends the process at the deadline: prints `message` to standard error and leaves with `status`,
-// without exit handlers, because those of MPI may wait as well. The launcher then ends the other processes. Such a call
+// without exit handlers, because MPI's may wait as well. The launcher then ends the other processes. A call of MPI
 // can neither be left nor be continued, so there is nothing to return an error to.
 class Watchdog {
  public:

@@ -21,8 +21,8 @@ absl::StatusOr<Program> Prune(const Graph& graph, const ProgramRequest& request)
 // Copies the devices that Place chose for the graph's nodes (by node id) to the program's.
 void AssignDevices(Program& program, const std::vector<int>& devices);
 
-// Gives every output its concrete shape, from those of the feeds. Errors: a placeholder that is not fed, shapes that do
-// not fit; with the node and the user's line.
+// Gives every output its concrete shape, from the shapes of the feeds. Errors: an unfed placeholder, shapes
+// that do not fit; with the node and the user's line.
 absl::Status InferShapes(Program& program);
 
 // Fills in Program::collectives, ProgramNode::collective and ProgramNode::ranks from the attributes of the all-reduce
@@ -54,8 +54,7 @@ absl::Status RecomputeForward(Program& program, Recompute recompute);
 // variable is the only result that others read, and the members read no other elements of it than those that they
 // update; so do, on a CPU, reductions of members to one element, to a short row or of short rows
 // (KernelDef::reduce), and, on a GPU, nodes that only move the elements of an operand (ElementCode::rows). Nodes
-// with fewer than `smallest` elements stay as they are, but on a GPU none does unless `smallest` is larger than
-// kFuseFrom.
+// with fewer than `smallest` elements stay as they are. On a GPU this limit applies only if `smallest` > kFuseFrom.
 absl::Status FuseElementwise(Program& program, const DeviceSet& devices, int64_t smallest);
 
 // Inserts a transfer wherever a node reads what another device holds: one per (tensor, destination).

@@ -23,7 +23,7 @@ namespace belfry::verify {
 //
 // Returns the number of copies of trained variables whose updates depend on averages; -1, without a check, if a node of
 // several outputs is fed: programs do not say which of them. Shapes, constants and the order
-// of nodes are no origins. Takes time in proportion to operands times feeds, replicas and ranks of collectives.
+// of nodes are not origins. Takes time in proportion to operands times feeds, replicas and ranks of collectives.
 absl::StatusOr<int64_t> CheckOrigins(const Program& program, const std::vector<GraphRanks>& ranks);
 
 }  // namespace belfry::verify

@@ -53,7 +53,7 @@ struct PictureOptions {
   // a warning that counts them and names the first. Otherwise the first one that is read is an error.
   bool skip_broken = false;
   // The columns of a list that hold paths of pictures and of masks, relative to the folder of the list. A mask has one
-  // channel and is resized without mixing values; of a PNG it has the numbers that are stored, such as a palette's
+  // channel and is resized without mixing values; of a PNG it has the stored numbers, such as a palette's
   // indices.
   std::vector<std::string> pictures = {"image"}, masks = {};
   CsvOptions csv = {};  // the other columns of a list
@@ -62,7 +62,7 @@ struct PictureOptions {
 // The pictures in a folder that has a folder for each class: fields "image", uint8 [height, width, channels], and
 // "label", int32 [], the number of the class in the order of their names, which are the field's category_names. Files
 // count whose names end in .png, .jpg or .jpeg, in letters of either case, also those in folders below; hidden ones do
-// not. A folder without any is no class, and a warning names it. Examples are ordered by class, then by path.
+// not. A folder without any is not a class, and a warning names it. Examples are ordered by class, then by path.
 //
 // Or a list, a CSV file: a field for each of its columns. An image policy (PrefetcherOptions::images) then flips,
 // changes and normalises the pictures.

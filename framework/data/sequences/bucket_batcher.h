@@ -45,8 +45,8 @@ struct BucketBatcherOptions {
 class BucketBatcher final : public BatchSource {
  public:
   // `dataset` must outlive the result. InvalidArgument for options that cannot make a batch: sizes below 1, a start
-  // outside the epoch, buckets that Buckets::Make refuses, a padding for what is no sequence or that its dtype cannot
-  // hold; an empty dataset, or one whose fields are not as SequenceDataset says.
+  // outside the epoch, buckets that Buckets::Make refuses, a padding for what is not a sequence or that its dtype
+  // cannot hold; an empty dataset, or one whose fields are not as SequenceDataset says.
   static absl::StatusOr<std::unique_ptr<BucketBatcher>> Create(const SequenceDataset& dataset,
                                                                BucketBatcherOptions options);
 
@@ -67,7 +67,7 @@ class BucketBatcher final : public BatchSource {
 
   const Buckets& buckets() const { return buckets_; }
   int64_t examples_per_epoch() const { return dataset_.size(); }
-  // The share of steps in the batches of an epoch, with the smaller ones, that are padding.
+  // The share of padding among the steps of an epoch's batches, smaller ones included.
   double padding() const;
 
  private:
@@ -92,7 +92,7 @@ class BucketBatcher final : public BatchSource {
   std::vector<Field> fields_;          // in a batch
   int64_t batches_per_epoch_ = 0;
   Position next_;
-  BucketEpoch epoch_;  // that of number dealt_
+  BucketEpoch epoch_;  // number dealt_
   int64_t dealt_ = -1;
   std::map<std::pair<size_t, int64_t>, std::vector<std::unique_ptr<Slot>>> slots_;  // by bucket and examples
   std::vector<std::byte*> places_;                                                  // of an example's fields

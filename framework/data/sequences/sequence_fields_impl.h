@@ -16,7 +16,7 @@ namespace belfry::data {
 bool IsSequence(const Field& field);
 
 // The numbers that fields are padded with, as scalars of their dtypes, by field. InvalidArgument if the fields are not
-// those of a SequenceDataset, one has the name of the lengths, or a padding is for what is no sequence or is not a
+// those of a SequenceDataset, one has the name of the lengths, or a padding is for what is not a sequence or is not a
 // number of the field's dtype.
 absl::StatusOr<std::vector<Tensor>> PaddingOf(absl::Span<const Field> fields,
                                               const std::map<std::string, double>& given,

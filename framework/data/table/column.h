@@ -27,7 +27,7 @@ inline constexpr int32_t kUnknownCategory = 0;
 struct Column {
   std::string name = {};
   ColumnType type = ColumnType::kFloat;
-  // Of a category: the text of each id. The first is kUnknownCategory's, which is empty.
+  // Of a category: the text of each id. The first is kUnknownCategory's, an empty one.
   std::vector<std::string> vocabulary = {};
   double largest = 0;  // of a kFloat: a number of larger magnitude is an error; 0: only the dtype limits it
 };
@@ -44,7 +44,7 @@ absl::StatusOr<size_t> FindColumn(absl::Span<const std::string> names, absl::str
 // misread in such a list are quoted.
 std::string ColumnsText(absl::Span<const Column> columns);
 
-// Adds the columns to a checkpoint's metadata, but for those that are skipped; TakeColumns returns them. A run that
+// Adds the columns that are not skipped to a checkpoint's metadata; TakeColumns returns them. A run that
 // reads its data by the columns of its checkpoint (CsvOptions::columns) has the ids of the run before. Keys:
 // "table.column.0" and so on; values are JSON, {"name": "city", "type": "category", "vocabulary": ["", "Bonn"]},
 // without a vocabulary for other types. Text that is not UTF-8, which JSON cannot hold, makes it lines instead: the

@@ -19,9 +19,9 @@ struct TextOptions {
   double validation = 0.1;
 };
 
-// Windows (see OpenWindows) of the bytes in a text file, or in all files of a folder, but hidden ones and those of
-// folders within; they make one stream in order of their names. A token is a byte: 256 categories. Folders are divided
-// as OpenTokens says, and the files may be larger than memory, too. InvalidArgument: an option, or less text than a
+// Windows (see OpenWindows) of the bytes in a text file, or in all files of a folder, except hidden ones and
+// subfolders; they make one stream in order of their names. A token is a byte: 256 categories. Folders are divided
+// as OpenTokens says, and the files may be larger than memory. InvalidArgument: an option, or less text than a
 // window needs. NotFound: a folder without files. Otherwise the errors of io::InputFile.
 absl::StatusOr<TextData> OpenText(const std::string& path, const TextOptions& options = {});
 
@@ -30,7 +30,7 @@ absl::StatusOr<TextData> OpenText(const std::string& path, const TextOptions& op
 // Large texts are better written once as files of tokens (OpenTokens).
 absl::StatusOr<TextData> OpenText(const std::string& path, const Tokenizer& tokenizer, const TextOptions& options = {});
 
-// Calls use(tokens) for the tokens of a text file, piece by piece; the same as those of Encode, unless a piece of 4 MB
+// Calls use(tokens) for the tokens of a text file, piece by piece; the same as Encode's, unless a piece of 4 MB
 // has no space after a letter. Errors: those of io::InputFile and of `use`.
 absl::Status EncodeFile(const std::string& path, const Tokenizer& tokenizer,
                         absl::FunctionRef<absl::Status(absl::Span<const int32_t>)> use);

@@ -31,7 +31,7 @@ struct TextFiles {
   std::vector<std::string> validation;  // empty unless the folder is divided
 };
 
-// `path` itself if it is no folder; otherwise the files in it that `chosen` accepts by name, neither hidden ones nor
+// `path` itself if it is not a folder; otherwise the files in it that `chosen` accepts by name, neither hidden ones nor
 // those of folders within. If one of their names has the word "train" ("tiny_train.bin"), the folder is divided: such
 // files are for training, those with the words "val", "valid" or "validation" are for validation, and others are left
 // out. NotFound: there is none.

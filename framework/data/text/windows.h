@@ -40,8 +40,8 @@ struct TextData {
   std::unique_ptr<Dataset> validation;  // null if there is none
 };
 
-// The windows of a stream; those of its last `validation` (a fraction) tokens, held out of training. InvalidArgument: a
-// fraction outside [0, 1), or a part that OpenWindows refuses.
+// The windows of a stream, with the last `validation` (a fraction) of its tokens held out of training. InvalidArgument:
+// a fraction outside [0, 1), or a part that OpenWindows refuses.
 absl::StatusOr<TextData> SplitIntoWindows(const std::shared_ptr<const TokenStream>& stream, int64_t window,
                                           double validation);
 

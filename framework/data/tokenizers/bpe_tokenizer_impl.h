@@ -70,7 +70,7 @@ class BpeTokenizer final : public Tokenizer {
 
   BpeModel model_;
   std::array<int32_t, 256> byte_tokens_ = {};
-  HashMap<absl::string_view, int32_t> token_of_;  // by bytes, which are those of model_.tokens
+  HashMap<absl::string_view, int32_t> token_of_;  // by bytes, which belong to model_.tokens
   size_t longest_ = 0;                            // bytes of a token
   HashMap<uint64_t, Merged> merges_;              // by left << 32 | right
   std::vector<bool> whole_;                       // tokens of which, as a word, nothing else is made

@@ -80,7 +80,7 @@ std::string BytesOf(absl::string_view token) {
   return bytes;
 }
 
-// Numbers may be left out, but only so many that they need little memory.
+// Numbers may be left out, up to a gap that needs little memory.
 constexpr size_t kMaxGap = 65'536;
 
 absl::StatusOr<int32_t> TokenNumber(const Json& number, size_t count, absl::string_view where) {

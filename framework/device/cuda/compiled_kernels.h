@@ -13,8 +13,8 @@
 
 namespace belfry {
 
-// Thread-safe. Kernels on disk are CubinFiles in CacheFolder(). A file that is damaged, or that cannot be read or
-// written, or that the driver refuses, costs another compilation and is no error.
+// Thread-safe. Kernels on disk are CubinFiles in CacheFolder(). A damaged file, or one that cannot be read or
+// written, or that the driver refuses, costs another compilation and is not an error.
 class CompiledKernels {
  public:
   // The card's part of Device::CompilesKernels and Device::CompileKernel.

@@ -9,8 +9,8 @@
 namespace belfry {
 
 // The machine code of `source` for capability major.minor in a cache folder, in a file named by a hash of these, of the
-// compiler's options and of what stands before every source. The compiler's version is no part of the name: one machine
-// may compile for another. Thread-safe; several processes may use the same file.
+// compiler's options and of what stands before every source. The compiler's version is not part of the name: one
+// machine may compile for another. Thread-safe; several processes may use the same file.
 class CubinFile {
  public:
   // An empty folder keeps nothing. The folder need not exist.

@@ -28,7 +28,7 @@ using EventHandle = std::unique_ptr<CUevent_st, Destroy<cudaEventDestroy>>;
 using DeviceHandle = std::unique_ptr<void, Destroy<cudaFree>>;
 using PinnedHandle = std::unique_ptr<void, Destroy<cudaFreeHost>>;
 
-// Waiting blocks of kernels of a stream that is kFirst start before those of other streams.
+// Waiting blocks of kernels of a stream that is kFirst start before other streams'.
 enum class StreamPriority { kLast, kFirst };
 
 // A stream that does not synchronise with the legacy default stream.

@@ -23,7 +23,7 @@ inline uint8_t GreyOf(int red, int green, int blue) {
 // ResourceExhausted if a picture of this size is too large; InvalidArgument if it has no pixels.
 absl::Status CheckPictureSize(int64_t height, int64_t width);
 
-// The orientation that an EXIF segment states, which begins with "Exif\0\0"; 1 if it states none that is valid.
+// The orientation that an EXIF segment states, which begins with "Exif\0\0"; 1 if it states no valid one.
 int ExifOrientation(absl::string_view segment);
 
 }  // namespace belfry::io

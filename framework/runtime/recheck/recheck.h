@@ -18,7 +18,7 @@
 
 namespace belfry {
 
-// The checksum of a result from the run of its node until that of its last reader.
+// The checksum of a result, from the run of its node to its last reader's.
 struct ResultGuard {
   int node = 0, output = 0;
   const void* data = nullptr;
@@ -81,7 +81,7 @@ class LaneRecheck {
   // To be called after Before and the instruction, with its status, which it returns unless that is OK. Compares, and
   // makes checksums. DataLoss, with the first element that differs.
   absl::Status After(size_t position, const RunState& state, const absl::Status& status);
-  // Lets the threads run where they could before Before. After does so, too.
+  // Lets the threads run where they could before Before. After also does so.
   void RestoreCores() { cores_.Restore(); }
 
  private:

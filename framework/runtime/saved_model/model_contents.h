@@ -29,7 +29,7 @@ enum class ModelMode {
 // A file whose description has been read. Movable. Thread-safe, as far as the graph is.
 class ModelContents {
  public:
-  // Errors: NotFound: no file. DataLoss: it is damaged. InvalidArgument: it is no saved model. Unimplemented: it was
+  // Errors: NotFound: no file. DataLoss: it is damaged. InvalidArgument: it is not a saved model. Unimplemented: it was
   // written by a later version.
   static absl::StatusOr<ModelContents> Open(const std::string& path);
   ModelContents(ModelContents&&) noexcept;
@@ -40,12 +40,12 @@ class ModelContents {
   // placeholders of these names; without any, the result has the placeholders.
   //
   // kTrained: variables are found or made by GetVariable, with their names below the scope's variable path, and
-  // initialised with the values of the file, of which there is one copy in host memory. Those that were not trainable,
-  // such as the averages of a batch norm, are not.
+  // initialised with the values of the file, of which there is one copy in host memory. Variables that were not
+  // trainable, such as the averages of a batch norm, stay so.
   //
   // Errors: InvalidArgument: the file has no graph, or an input is missing, unknown, or of another dtype or shape.
   // Unimplemented: an op or an attribute that the graph's registry lacks; kTrained: a file of a version that does not
-  // say which constants were variables. DataLoss: a tensor is damaged. Those of the graph, which stick to it.
+  // say which constants were variables. DataLoss: a tensor is damaged. Errors of the graph stick to it.
   absl::StatusOr<ModelEnds> Build(const Scope& scope, ModelMode mode, absl::Span<const NamedOutput> inputs = {}) const;
 
  private:

@@ -22,9 +22,9 @@ namespace belfry {
 // dropped, so build the outputs as for an evaluation. Extents that the placeholders leave open stay open.
 //
 // The file is a safetensors file (io/safetensors.h) whose metadata describe the graph (docs/saved_models.md), replaced
-// as a whole. Errors: InvalidArgument, with the node and its line, if an output needs a placeholder that is no input, a
-// node that updates a variable, or one that exchanges values between towers; for names that are empty or occur twice;
-// FailedPrecondition if a variable has no value. Thread-safe.
+// as a whole. Errors: InvalidArgument, with the node and its line, if an output needs a placeholder that is not an
+// input, a node that updates a variable, or one that exchanges values between towers; for names that are empty or occur
+// twice; FailedPrecondition if a variable has no value. Thread-safe.
 absl::Status SaveModel(Session& session, absl::Span<const NamedOutput> inputs, absl::Span<const NamedOutput> outputs,
                        const std::string& path);
 
@@ -32,8 +32,8 @@ absl::Status SaveModel(Session& session, absl::Span<const NamedOutput> inputs, a
 class SavedModel {
  public:
   // Reads a file. `registry` has the model's ops: BuiltinOps(), with those of the program that wrote it. It and
-  // `devices` are borrowed. Errors: NotFound: no file. DataLoss: it is damaged. InvalidArgument: it is no saved model,
-  // or its graph is none. Unimplemented: it was written by a later version, or has an op that `registry` lacks.
+  // `devices` are borrowed. Errors: NotFound: no file. DataLoss: it is damaged. InvalidArgument: it is not a saved
+  // model, or its graph is none. Unimplemented: it was written by a later version, or has an op that `registry` lacks.
   static absl::StatusOr<SavedModel> Open(const std::string& path, const OpRegistry& registry, const DeviceSet& devices,
                                          const SessionOptions& options = {});
 

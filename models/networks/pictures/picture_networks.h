@@ -14,7 +14,7 @@ struct PictureNetworkOptions {
   int64_t classes = 1000;
   bool training = true;     // batch norms use the batch's statistics, and dropout drops
   double weight_decay = 0;  // of weights, not of batch norms and biases
-  double dropout = -1;      // before the last layers of those that have one; -1: the network's own
+  double dropout = -1;      // before the last layers, where a network has one; -1: the network's own
   double batch_norm_momentum = 0.9, batch_norm_epsilon = 1e-5;
 };
 

@@ -51,7 +51,7 @@ const ImportRule* FindImportRule(absl::string_view op);
 
 enum class Order : uint8_t { kOnnx, kChannelsLast };
 
-// An extent of a shape that is computed; nullopt if it is no linear function of one extent of a tensor.
+// An extent of a computed shape; nullopt if it is not a linear function of one extent of a tensor.
 using MaybeExtent = std::optional<ops::Extent>;
 // A vector, or scalar, of extents.
 struct ExtentList {
@@ -124,7 +124,7 @@ class Importer {
   Output Parameter(int i, absl::Span<const int64_t> perm);
   // An operand [.., K, N] of a matrix product, and whether it is there as [.., N, K]. `transposed`: of the node's.
   std::pair<Output, bool> Matrix(int i, bool transposed);
-  // Input i as a variable that is not trained, if it is one.
+  // Input i as an untrained variable, if it is one.
   Output Statistic(int i);
   // True if input i is an initializer or known.
   bool IsParameter(int i) const;
