@@ -1,11 +1,9 @@
 // Benchmark of scaling: training speed on 1, 2, 4 ... devices, strong (one batch shared by all) and weak (one batch
 // each), with the parts of a step from its trace: computing, averaging, and the averaging that no computing hid. For
-// comparison, the machine's limit: as many independent programs for one device, each on its own thread. With --predict,
-// the speed of many processes instead, predicted from the step of one tower and the link between them.
+// comparison, the machine's limit: as many independent programs for one device, each on its own thread.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -17,23 +15,14 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "benchmarks/paired_runs.h"
-#include "benchmarks/prediction/published.h"
-#include "benchmarks/prediction/scaling_prediction.h"
-#include "benchmarks/prediction/traced_tower.h"
 #include "benchmarks/report.h"
 #include "benchmarks/scaling_page.h"
 #include "benchmarks/step_times.h"
 #include "benchmarks/training_run.h"
 #include "framework/base/cores.h"
-#include "framework/base/launcher.h"
 #include "framework/base/status.h"
-#include "framework/base/steady_time.h"
 #include "framework/collective/nccl.h"
-#include "framework/collective/open_world.h"
-#include "framework/collective/world.h"
-#include "trainers/prediction/measured_link.h"
 
 ABSL_FLAG(std::string, model, "cifar_net", "Models to train, separated by commas; see --model of `training`.");
 ABSL_FLAG(std::string, kind, "cpu", "Kind of devices: cpu (one thread each) or gpu.");
@@ -45,34 +34,8 @@ ABSL_FLAG(std::string, dtype, "float32", "Type in which the network computes: fl
 ABSL_FLAG(int, rounds, 25, "Measurements of each configuration, taken in turn.");
 ABSL_FLAG(double, seconds, 0.3, "Length of a measurement in seconds.");
 ABSL_FLAG(int, trace_steps, 20, "Number of steps to trace in each configuration.");
-ABSL_FLAG(std::string, out, "",
-          "Directory for results as JSON and CSV, and for their chart, scaling.html. Default: the current one; with "
-          "--predict or --published, none.");
-
-ABSL_FLAG(std::string, predict, "",
-          "Numbers of processes, as 1,2,4,...,1000, for which to predict the speed of CPU towers with --batch_size "
-          "examples each, from a trace of one tower; nothing else is measured.");
-ABSL_FLAG(std::string, link, "10gbe",
-          "Link between predicted processes: 1gbe, 10gbe, ib100, a file with lines \"bytes seconds\", the times of "
-          "messages from one process to another in ascending size, or measured: that between two processes of the "
-          "launcher (mpirun -n 2 scaling ...), whose times are printed.");
-ABSL_FLAG(std::string, averager, "local",
-          "Averagers, separated by commas: local, or nccl among GPUs. Between predicted processes: local or mpi.");
-ABSL_FLAG(int, towers, 1, "Towers of each predicted process.");
-ABSL_FLAG(double, exchange_ns, 0,
-          "Nanoseconds that computing loses to each byte that a predicted process sends and receives.");
-ABSL_FLAG(double, straggling_ms, -1,
-          "Standard deviation of a predicted process's step in milliseconds; negative: that of the traced steps.");
-ABSL_FLAG(double, host_ms, 0, "Milliseconds that are added to each step of several predicted processes.");
-ABSL_FLAG(int, rehearse, 0,
-          "Number of steps to time for each number of processes of --predict with averages that sleep for their "
-          "predicted time; to be compared with a prediction without stragglers. 0: none.");
-ABSL_FLAG(
-    int, real, 0,
-    "With --link=measured, number of steps to time in the processes of the launcher, for the row of their number. "
-    "0: none.");
-ABSL_FLAG(bool, published, false,
-          "Predict published speeds of other frameworks and print both side by side; nothing is measured.");
+ABSL_FLAG(std::string, averager, "local", "Averagers, separated by commas: local, or nccl among GPUs.");
+ABSL_FLAG(std::string, out, ".", "Directory for results as JSON and CSV, and for their chart, scaling.html.");
 
 namespace belfry::benchmarks {
 namespace {
@@ -184,116 +147,6 @@ absl::Status AddSetups(const std::string& name, std::vector<Setup>& setups) {
   return absl::OkStatus();
 }
 
-absl::Status Draw(const std::string& directory) {
-  ASSIGN_OR_RETURN(const std::string path, WriteScalingPage(directory));
-  std::printf("Chart: %s\n", path.c_str());
-  return absl::OkStatus();
-}
-
-// `measured`: the link's times; null: --link names it.
-absl::StatusOr<PredictOptions> PredictionOptions(const MeasuredLink* measured) {
-  PredictOptions options{.host = absl::GetFlag(FLAGS_host_ms) * 1e-3};
-  const std::string averager = absl::GetFlag(FLAGS_averager);
-  if (averager != "local" && averager != "mpi") {
-    return absl::InvalidArgumentError(absl::StrCat("--averager=", averager, " is unknown; expected local or mpi"));
-  }
-  if (absl::GetFlag(FLAGS_kind) != "cpu") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--kind=", absl::GetFlag(FLAGS_kind), ": --predict traces a tower on a CPU"));
-  }
-  if (absl::GetFlag(FLAGS_towers) < 1) return absl::InvalidArgumentError("--towers must be at least 1");
-  if (!(absl::GetFlag(FLAGS_exchange_ns) >= 0)) return absl::InvalidArgumentError("--exchange_ns must be at least 0");
-  if (!(options.host >= 0)) return absl::InvalidArgumentError("--host_ms must be at least 0");
-  options.exchange.way = averager == "local" ? ExchangeWay::kSlices : ExchangeWay::kRing;
-  options.exchange.towers = absl::GetFlag(FLAGS_towers);
-  if (measured != nullptr) {
-    RETURN_IF_ERROR(SetLink(*measured, options.exchange));
-    return options;
-  }
-  options.exchange.processor = LinkTable::Linear(0, 1e9 / absl::GetFlag(FLAGS_exchange_ns));
-  const absl::StatusOr<LinkTable> link = LinkTable::Find(absl::GetFlag(FLAGS_link));
-  if (!link.ok()) return absl::Status(link.status().code(), absl::StrCat("--link: ", link.status().message()));
-  options.exchange.link = *link;
-  return options;
-}
-
-constexpr absl::Duration kStart = absl::Minutes(5);  // for processes to meet
-
-void Print(const MeasuredLink& link, const std::string& library) {
-  std::printf("# bytes seconds, both ways at once, %s; beside computing; seconds of computing lost\n", library.c_str());
-  for (size_t i = 0; i < link.alone.size(); ++i) {
-    std::printf("%.0f %.9f # %.9f %.9f\n", link.alone[i].bytes, link.alone[i].seconds, link.beside[i].seconds,
-                link.processor[i].seconds);
-  }
-}
-
-absl::Status CheckPredictFlags() {
-  const bool measured = absl::GetFlag(FLAGS_link) == "measured";
-  if (absl::GetFlag(FLAGS_real) < 0) return absl::InvalidArgumentError("--real must be at least 0");
-  if (absl::GetFlag(FLAGS_real) > 0 && !measured) return absl::InvalidArgumentError("--real needs --link=measured");
-  if (absl::GetFlag(FLAGS_real) > 0 && absl::GetFlag(FLAGS_towers) != 1) {
-    return absl::InvalidArgumentError("--real runs one tower in each process; leave out --towers");
-  }
-  if (measured && absl::GetFlag(FLAGS_exchange_ns) != 0) {
-    return absl::InvalidArgumentError("--exchange_ns is measured with --link=measured; leave it out");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status PredictIn(World& world, const std::vector<int64_t>& counts, const MeasuredLink* measured) {
-  ASSIGN_OR_RETURN(PredictOptions options, PredictionOptions(measured));
-  ASSIGN_OR_RETURN(const BenchModel model, FindModel(absl::GetFlag(FLAGS_model)));
-  TrainingOptions training{.model = absl::GetFlag(FLAGS_model),
-                           .device = {.cpu_threads = 1, .ignore_launcher = true},
-                           .batch = absl::GetFlag(FLAGS_batch_size) > 0 ? absl::GetFlag(FLAGS_batch_size) : model.batch,
-                           .dtype = absl::GetFlag(FLAGS_dtype)};
-  RETURN_IF_ERROR(world.AllGather("", SteadyNow() + kStart).status());
-  ASSIGN_OR_RETURN(TracedTower tower, TraceTower(training, absl::GetFlag(FLAGS_trace_steps)));
-  RETURN_IF_ERROR(TakeSlowest(world, tower));
-  std::optional<double> real;
-  if (const int steps = absl::GetFlag(FLAGS_real); steps > 0) {
-    const auto sum = options.exchange.way == ExchangeWay::kSlices ? WorldSum::kTowers : WorldSum::kProcesses;
-    ASSIGN_OR_RETURN(real, TimeStep(world, training, sum, steps));
-  }
-  if (world.rank() != 0) return absl::OkStatus();
-  if (measured != nullptr) Print(*measured, world.library());
-  options.images = static_cast<double>(training.batch);
-  const double straggling = absl::GetFlag(FLAGS_straggling_ms);
-  options.straggling = straggling < 0 ? tower.straggling : straggling * 1e-3;
-
-  std::vector<double> rehearsed;
-  for (size_t i = 0; absl::GetFlag(FLAGS_rehearse) != 0 && i < counts.size(); ++i) {
-    const auto seconds = [&](double bytes) { return CostOfExchange(options.exchange, bytes, counts[i]).seconds; };
-    ASSIGN_OR_RETURN(rehearsed.emplace_back(), RehearseStep(training, seconds, absl::GetFlag(FLAGS_rehearse)));
-  }
-  const std::string what = absl::StrCat(training.model, ", ", training.dtype, ", ", options.exchange.towers, " x ",
-                                        training.batch, " examples a process, over ", absl::GetFlag(FLAGS_link));
-  ASSIGN_OR_RETURN(const Report report, PredictScaling(what, tower, options, counts, {rehearsed, world.size(), real}));
-  const std::string out = absl::GetFlag(FLAGS_out);
-  RETURN_IF_ERROR(report.Finish(out));
-  return out.empty() ? absl::OkStatus() : Draw(out);
-}
-
-// All processes of a launcher call it, and trace at the same time, since those of one machine may slow each other.
-absl::Status RunPredict() {
-  RETURN_IF_ERROR(CheckPredictFlags());
-  ASSIGN_OR_RETURN(const std::vector<int64_t> counts, ParseCounts(absl::GetFlag(FLAGS_predict)));
-  std::unique_ptr<World> world = World::Alone();
-  std::optional<MeasuredLink> measured;
-  if (absl::GetFlag(FLAGS_link) == "measured") {
-    ASSIGN_OR_RETURN(world, OpenWorld(FindLaunch(), SteadyNow() + kStart));
-    ASSIGN_OR_RETURN(measured, MeasureLink(*world, /*computing=*/1, SteadyNow() + kStart));
-  }
-  absl::Status status = PredictIn(*world, counts, measured.has_value() ? &*measured : nullptr);
-  if (!status.ok()) world->Fail(status);
-  return status.ok() && world->size() > 1 ? world->Close(SteadyNow() + kStart) : status;
-}
-
-absl::Status RunPublished() {
-  ASSIGN_OR_RETURN(const Report report, ComparePublished());
-  return report.Finish(absl::GetFlag(FLAGS_out));
-}
-
 // The rates of a setup and, if its devices share a program, the parts of its step.
 absl::StatusOr<nlohmann::ordered_json> RowOf(const Setup& setup, const Side& side, const Side& base) {
   const std::vector<double> speed_ups = Ratios(side, base);
@@ -311,7 +164,8 @@ absl::StatusOr<nlohmann::ordered_json> RowOf(const Setup& setup, const Side& sid
   return row;
 }
 
-absl::Status RunMeasured() {
+absl::Status Run() {
+  RETURN_IF_ERROR(CheckFlags());
   std::vector<Setup> setups;
   const std::vector<std::string> models = absl::StrSplit(absl::GetFlag(FLAGS_model), ',');
   for (const std::string& model : models) RETURN_IF_ERROR(AddSetups(model, setups));
@@ -341,22 +195,18 @@ absl::Status RunMeasured() {
     }
     report.Add(std::move(row));
   }
-  const std::string out = absl::GetFlag(FLAGS_out).empty() ? "." : absl::GetFlag(FLAGS_out);
+  const std::string out = absl::GetFlag(FLAGS_out);
   RETURN_IF_ERROR(report.Finish(out));
-  return Draw(out);
-}
-
-absl::Status Run() {
-  RETURN_IF_ERROR(CheckFlags());
-  if (absl::GetFlag(FLAGS_published)) return RunPublished();
-  return absl::GetFlag(FLAGS_predict).empty() ? RunMeasured() : RunPredict();
+  ASSIGN_OR_RETURN(const std::string path, WriteScalingPage(report.Json(), out));
+  std::printf("Chart: %s\n", path.c_str());
+  return absl::OkStatus();
 }
 
 }  // namespace
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Measures training speed by number of devices, or predicts it by number of processes.");
+  absl::SetProgramUsageMessage("Measures training speed by number of devices.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
   if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());

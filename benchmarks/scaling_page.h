@@ -8,13 +8,11 @@
 
 namespace belfry::benchmarks {
 
-// A page (trainers/plots/plots.h) from the reports "scaling" and "prediction" of the benchmark, as Report::Json writes
-// them; either may be null. A curve for each program with the spread over rounds as bars, the ideal line, and the
-// prediction as far as devices were measured; the whole prediction has a chart of its own, with logarithmic axes.
-std::string ScalingPage(const nlohmann::ordered_json& measured, const nlohmann::ordered_json& predicted);
+// A page (trainers/plots/plots.h) from the report of the benchmark `scaling`, as Report::Json writes it: a curve for
+// each program with the spread over rounds as bars, and the ideal line.
+std::string ScalingPage(const nlohmann::ordered_json& report);
 
-// Writes scaling.html from scaling.json and prediction.json in `directory`, those that are there. Returns its path.
-// Errors: DataLoss if one of them is not such a report; those of writing.
-absl::StatusOr<std::string> WriteScalingPage(const std::string& directory);
+// Writes scaling.html in `directory`, and returns its path. Errors: those of writing.
+absl::StatusOr<std::string> WriteScalingPage(const nlohmann::ordered_json& report, const std::string& directory);
 
 }  // namespace belfry::benchmarks

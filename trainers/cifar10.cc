@@ -8,10 +8,10 @@
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "trainers/cifar_program.h"
+#include "trainers/flags/command_line.h"
 #include "trainers/flags/evaluation_flags.h"
 #include "trainers/flags/model_flags.h"
 #include "trainers/flags/program_flags.h"
-#include "trainers/program/bucket_choice.h"
 #include "trainers/recipes/recipes.h"
 
 namespace belfry::trainers {
@@ -93,10 +93,8 @@ void Cifar10::AddTraining(Flags& flags) {
   AddMovingAverage(flags, moving_average_);
   AddBatchNorm(flags, batch_norm_);
   flags.Add("bucket_size", &bucket_size_,
-            "Bytes of gradients to average together: 65536, 512K, 4M. Default: 1M for towers on CPUs, 25M for towers "
-            "on GPUs. auto: with several processes on CPUs, those with the shortest predicted step, for which the link "
-            "and some steps are timed first, in a few seconds; otherwise the default. The result does not depend on "
-            "it, except with --averager=nccl.");
+            "Bytes of gradients to average together: 65536, 512K, 4M. Empty: 1M for towers on CPUs, 25M for towers on "
+            "GPUs. The result does not depend on it, except with --averager=nccl.");
 }
 
 void Cifar10::AddData(Flags& flags) {
@@ -151,7 +149,7 @@ absl::Status Cifar10::CheckFlags() const {
   if (const int64_t views = options_.evaluate_views; views != 1 && views != 2 && views != 6) {
     return absl::InvalidArgumentError(absl::StrCat("--evaluate_views=", views, " must be 1, 2 or 6"));
   }
-  RETURN_IF_ERROR(ParseBucketSize(bucket_size_).status());
+  RETURN_IF_ERROR(ParseBytes("bucket_size", bucket_size_).status());
   if (flags_.variable_update != "replicated") {
     RETURN_IF_ERROR(
         flags_.all.Reject({"bucket_size"}, absl::StrCat("a run with --variable_update=", flags_.variable_update)));
@@ -204,9 +202,7 @@ absl::Status Cifar10::Configure(ProgramRun& run) {
   ASSIGN_OR_RETURN(run.order.augment, Augment(run.devices));
   run.replicate.moving_average = moving_average_;
   ASSIGN_OR_RETURN(run.replicate.batch_norm, models::ParseBatchNormPolicy(batch_norm_));
-  ASSIGN_OR_RETURN(const std::optional<size_t> bucket_size, ParseBucketSize(bucket_size_));
-  run.choose_buckets = !bucket_size.has_value();
-  run.replicate.bucket_bytes = bucket_size.value_or(0);
+  ASSIGN_OR_RETURN(run.replicate.bucket_bytes, ParseBytes("bucket_size", bucket_size_));
   run.training.steps = flags_.StepsOr(generated() ? kGeneratedSteps : kCifarSteps);
   // Of a recipe's steps and epochs those on the command line count.
   if (flags_.all.IsSet("steps")) options_.epochs = 0;

@@ -2,7 +2,7 @@
 # links.sh [--programs=build/release] [--mpirun=mpirun.openmpi] [--rates='0.4gbit 1gbit 2.5gbit']
 #          [--models='cifar_net resnet20'] [--batch_size=64] [--steps=20] [--rounds=7]
 # Predicts steps over links of several rates and runs them, in turn: two network namespaces, with a core each, are the
-# machines (tests/mpi/network.sh; needs root). In each round, for each rate and model, `scaling --link=measured --real`
+# machines (tests/mpi/network.sh; needs root). In each round, for each rate and model, `prediction --link=measured --real`
 # measures the link and what it takes from computing, traces one tower without averaging, predicts the step of two
 # processes with a tower each, and then times their steps. Prints medians over the rounds, also of the error, since both
 # figures of a round are made within seconds of each other.
@@ -21,8 +21,8 @@ here=$(dirname "${BASH_SOURCE[0]}")
 source "$here/../../tests/mpi/machines.sh"
 source "$here/../../tests/mpi/network.sh"
 
-scaling=$(realpath "${options[programs]}")/benchmarks/scaling
-[ -x "$scaling" ] || fail "there is no $scaling; ./dev build makes it"
+prediction=$(realpath "${options[programs]}")/benchmarks/prediction
+[ -x "$prediction" ] || fail "there is no $prediction; ./dev build makes it"
 mpirun=$(command -v "${options[mpirun]}") || fail "there is no ${options[mpirun]}"
 library=openmpi
 [[ $mpirun != *mpich* ]] || library=mpich
@@ -30,8 +30,8 @@ library=openmpi
 # one RATE MODEL: adds "rate model predicted measured", in ms, to $work/steps.
 one() {
   local log=$work/$1_$2.txt
-  across "$library=$mpirun" 300 "$scaling" --predict=2 --link=measured "--model=$2" "--real=${options[steps]}" \
-    "--batch_size=${options[batch_size]}" >"$log" 2>&1 || fail "scaling ended with status $?" "$log"
+  across "$library=$mpirun" 300 "$prediction" --processes=2 --link=measured "--model=$2" "--real=${options[steps]}" \
+    "--batch_size=${options[batch_size]}" >"$log" 2>&1 || fail "prediction ended with status $?" "$log"
   awk -v rate="$1" -v model="$2" '
     $1 == "processes" { delete column; for (i = 1; i <= NF; ++i) column[$i] = i } # one of the parts of the table
     $1 == 2 { for (name in column) value[name] = $column[name] }

@@ -3,16 +3,34 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "benchmarks/prediction/step_model.h"
 #include "framework/base/status.h"
-#include "trainers/prediction/predict.h"
 
 namespace belfry::benchmarks {
 namespace {
+
+// The ring that a run's all-reduces go round: `processes` GPUs on `nodes` machines.
+struct PublishedRing {
+  int processes = 1;
+  int nodes = 1;
+  double bandwidth = 0;  // bytes a second of the slowest link, one direction
+};
+
+// Two speeds of one program.
+struct PublishedRun {
+  const char* framework = "";
+  const char* system = "";
+  const char* model = "";
+  double megabytes = 0;  // of gradients, 1e6 bytes
+  int batch = 0;         // images of each process
+  PublishedRing base;
+  double base_rate = 0;  // images/s
+  PublishedRing ring;
+  double rate = 0;  // images/s, the one to predict
+};
 
 constexpr double kMega = 1e6;
 constexpr double kBucketMegabytes = 25;
@@ -58,10 +76,10 @@ constexpr PublishedRun kRuns[] = {
 };
 
 // A ring's messages in one direction: two go over each node's network, the rest over NVLink.
-LinkTable LinkOf(const PublishedRing& ring) {
+Link LinkOf(const PublishedRing& ring) {
   if (ring.processes == 1) return {};
   const double hops = 2.0 * (ring.processes - 1), between = ring.nodes > 1 ? 2.0 * ring.nodes : 0;
-  return LinkTable::Linear(((hops - between) * kNvlinkHop + between * kNetworkHop) / hops, ring.bandwidth);
+  return Link::Linear(((hops - between) * kNvlinkHop + between * kNetworkHop) / hops, ring.bandwidth);
 }
 
 StepModel ModelOf(double megabytes, double compute) {
@@ -77,19 +95,12 @@ StepModel ModelOf(double megabytes, double compute) {
   return model;
 }
 
+// Images a second; `host`: seconds that are added to each step of several processes.
 absl::StatusOr<double> RateOf(const PublishedRun& run, const PublishedRing& ring, double compute, double host) {
-  const PredictOptions options{.exchange = {.way = ExchangeWay::kRing, .link = LinkOf(ring)},
-                               .images = static_cast<double>(run.batch),
-                               .host = host};
-  ASSIGN_OR_RETURN(const Prediction prediction, Predict(ModelOf(run.megabytes, compute), options, ring.processes));
-  return prediction.images_per_second;
+  ASSIGN_OR_RETURN(const Prediction prediction,
+                   Predict(ModelOf(run.megabytes, compute), LinkOf(ring), /*straggling=*/0, ring.processes));
+  return ring.processes * run.batch / (prediction.step + (ring.processes > 1 ? host : 0));
 }
-
-double StepSeconds(const PublishedRun& run, double rate) { return run.ring.processes * run.batch / rate; }
-
-}  // namespace
-
-absl::Span<const PublishedRun> PublishedRuns() { return kRuns; }
 
 absl::StatusOr<double> PredictRun(const PublishedRun& run, double host) {
   double low = 0, high = run.base.processes * run.batch / run.base_rate;
@@ -101,30 +112,27 @@ absl::StatusOr<double> PredictRun(const PublishedRun& run, double host) {
   return RateOf(run, run.ring, high, host);
 }
 
-absl::StatusOr<double> FitHost(absl::Span<const PublishedRun> runs) {
+// The host constant of the runs of a framework, without `left_out`; 0 if none counts.
+absl::StatusOr<double> FitHost(absl::string_view framework, const PublishedRun* left_out) {
   double sum = 0, weights = 0;
-  for (const PublishedRun& run : runs) {
-    if (run.base.processes > 1) continue;
+  for (const PublishedRun& run : kRuns) {
+    if (run.framework != framework || &run == left_out || run.base.processes > 1) continue;
     ASSIGN_OR_RETURN(const double rate, PredictRun(run, 0));
-    const double published = StepSeconds(run, run.rate), weight = 1 / (published * published);
-    sum += weight * (published - StepSeconds(run, rate));
-    weights += weight;
+    const double images = run.ring.processes * run.batch, published = images / run.rate;
+    sum += (published - images / rate) / (published * published);
+    weights += 1 / (published * published);
   }
   return weights > 0 ? std::max(sum / weights, 0.0) : 0.0;
 }
+
+}  // namespace
 
 absl::StatusOr<Report> ComparePublished() {
   Report report("published", "Published speeds and predicted ones, with one host constant a framework: images/s, ms");
   int within = 0, others_within = 0, bare_within = 0;
   for (const PublishedRun& run : kRuns) {
-    std::vector<PublishedRun> all, others;
-    for (const PublishedRun& other : kRuns) {
-      if (absl::string_view(other.framework) != run.framework) continue;
-      all.push_back(other);
-      if (&other != &run) others.push_back(other);
-    }
-    ASSIGN_OR_RETURN(const double host, FitHost(all));
-    ASSIGN_OR_RETURN(const double host_of_others, FitHost(others));
+    ASSIGN_OR_RETURN(const double host, FitHost(run.framework, nullptr));
+    ASSIGN_OR_RETURN(const double host_of_others, FitHost(run.framework, &run));
     ASSIGN_OR_RETURN(const double predicted, PredictRun(run, host));
     ASSIGN_OR_RETURN(const double by_others, PredictRun(run, host_of_others));
     ASSIGN_OR_RETURN(const double bare, PredictRun(run, 0));

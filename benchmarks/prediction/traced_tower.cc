@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "benchmarks/paired_runs.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
@@ -14,25 +17,18 @@
 namespace belfry::benchmarks {
 namespace {
 
-constexpr int kUntracedSteps = 5;
+constexpr int kUntracedSteps = 5, kTracedSteps = 20;
 constexpr absl::Duration kStart = absl::Minutes(5);  // for processes to meet
 constexpr size_t kSmallestBucket = size_t{64} << 10;
 // Standard deviation of normal values over the median of their distances from the median.
 constexpr double kDeviationOfMedian = 1.4826;
 
-// Averages nothing, and only sleeps.
-class Sleep : public Collective {
+// Averages nothing, at once.
+class NoAverage : public Collective {
  public:
-  explicit Sleep(absl::Duration time) : time_(time) {}
-  absl::Status Run(int, Stream&, uint32_t, absl::Time) override {
-    if (time_ > absl::ZeroDuration()) absl::SleepFor(time_);
-    return absl::OkStatus();
-  }
+  absl::Status Run(int, Stream&, uint32_t, absl::Time) override { return absl::OkStatus(); }
   void Cancel() override {}
   void Reset(uint32_t) override {}
-
- private:
-  const absl::Duration time_;
 };
 
 // A run and the index of its first tower's device.
@@ -48,27 +44,26 @@ absl::StatusOr<Tower> MakeTower(const TrainingOptions& options) {
   return tower;
 }
 
-// A tower with all examples, in a plan of two that average by sleeping.
-absl::StatusOr<Tower> MakeTowerOfTwo(TrainingOptions options, const std::function<double(double bytes)>& seconds) {
+// A tower with all examples, in a plan of two that average nothing.
+absl::StatusOr<Tower> MakeTowerOfTwo(TrainingOptions options) {
   options.devices = "cpu:2";
   options.device.bind_threads = false;  // the second tower has nothing to do
   options.in_first_tower = true;
-  options.session.collectives = [seconds](const CollectiveSpec& spec) -> absl::StatusOr<std::unique_ptr<Collective>> {
-    const auto bytes = static_cast<double>(spec.elements) * static_cast<double>(SizeOf(spec.dtype));
-    return std::make_unique<Sleep>(absl::Seconds(seconds(bytes)));
-  };
+  options.session.collectives = [](const CollectiveSpec&) { return std::make_unique<NoAverage>(); };
   return MakeTower(options);
 }
 
-double NoSeconds(double /*bytes*/) { return 0; }
-
-double ComputeSeconds(const Plan& plan, const StepTrace& trace, int device) {
-  double seconds = 0;
+// Adds the times of a device's kernels in a step, by node. Returns their sum.
+double AddSeconds(const Plan& plan, const StepTrace& trace, int device,
+                  std::map<std::string, std::vector<double>>& by_node) {
+  double sum = 0;
   for (const StepSpan& span : trace.spans) {
     if (plan.streams[span.stream].device != device || span.instruction.kind != Instruction::Kind::kRun) continue;
-    seconds += absl::ToDoubleSeconds(span.end - span.begin);
+    const double seconds = absl::ToDoubleSeconds(span.end - span.begin);
+    by_node[plan.program.nodes[span.instruction.index].name].push_back(seconds);
+    sum += seconds;
   }
-  return seconds;
+  return sum;
 }
 
 double Deviation(const std::vector<double>& values) {
@@ -76,17 +71,6 @@ double Deviation(const std::vector<double>& values) {
   std::vector<double> distances;
   for (double value : values) distances.push_back(std::abs(value - median));
   return kDeviationOfMedian * Median(distances);
-}
-
-absl::StatusOr<double> MedianStep(TrainingRun& run, int steps) {
-  for (int i = 0; i < kUntracedSteps; ++i) RETURN_IF_ERROR(run.Step());
-  std::vector<double> times;
-  for (int i = 0; i < steps; ++i) {
-    const Clock::time_point begin = Clock::now();
-    RETURN_IF_ERROR(run.Step());
-    times.push_back(Seconds(begin));
-  }
-  return Median(times);
 }
 
 bool SameCollectives(const StepModel& a, const StepModel& b) {
@@ -97,33 +81,33 @@ bool SameCollectives(const StepModel& a, const StepModel& b) {
 
 }  // namespace
 
-absl::StatusOr<TracedTower> TraceTower(TrainingOptions options, int traces) {
-  if (traces < 1) return absl::InvalidArgumentError(absl::StrCat("--trace_steps=", traces, "; expected at least 1"));
+absl::StatusOr<TracedTower> TraceTower(TrainingOptions options) {
   options.devices = "cpu:1";
   ASSIGN_OR_RETURN(const Tower alone, MakeTower(options));
-  ASSIGN_OR_RETURN(const Tower tower, MakeTowerOfTwo(options, NoSeconds));
+  ASSIGN_OR_RETURN(const Tower tower, MakeTowerOfTwo(options));
   for (int i = 0; i < kUntracedSteps; ++i) {
     RETURN_IF_ERROR(alone.run->Step());
     RETURN_IF_ERROR(tower.run->Step());
   }
 
   const Plan& plan = tower.run->prepared().plan();
-  std::vector<StepTrace> steps(traces);
+  std::map<std::string, std::vector<double>> by_node;
   std::vector<double> alone_seconds, compute_seconds;
-  for (StepTrace& step : steps) {
+  for (int i = 0; i < kTracedSteps; ++i) {
+    StepTrace step;
     const Clock::time_point begin = Clock::now();
     RETURN_IF_ERROR(alone.run->Step());
     alone_seconds.push_back(Seconds(begin));
     RETURN_IF_ERROR(tower.run->TracedStep(step));
-    compute_seconds.push_back(ComputeSeconds(plan, step, tower.device));
+    compute_seconds.push_back(AddSeconds(plan, step, tower.device, by_node));
   }
   TracedTower traced{
       .alone = Median(alone_seconds), .compute = Median(compute_seconds), .straggling = Deviation(compute_seconds)};
 
-  KernelTimes times = MedianKernelTimes(plan, steps, tower.device);
-  // Occasional delays show in the median of a step's sum, but not in the median of any one kernel.
+  KernelTimes times;
   double sum = 0;
-  for (const auto& [name, seconds] : times) sum += seconds;
+  for (const auto& [name, seconds] : by_node) sum += times[name] = Median(seconds);
+  // Occasional delays show in the median of a step's sum, but not in the median of any one kernel.
   for (auto& [name, seconds] : times) seconds *= traced.compute / sum;
   const auto add = [&](const Tower& from, size_t bucket_bytes) {
     ASSIGN_OR_RETURN(StepModel model, MakeStepModel(from.run->prepared().plan(), from.device, times));
@@ -133,12 +117,11 @@ absl::StatusOr<TracedTower> TraceTower(TrainingOptions options, int traces) {
     traced.steps.push_back({bucket_bytes, std::move(model)});
     return absl::OkStatus();
   };
-  const size_t usual = models::DefaultBucketBytes(tower.run->devices());
-  RETURN_IF_ERROR(add(tower, options.replicate.bucket_bytes == 0 ? usual : options.replicate.bucket_bytes));
+  RETURN_IF_ERROR(add(tower, models::DefaultBucketBytes(tower.run->devices())));
   const double bytes = traced.steps[0].model.bytes();
   for (size_t size = kSmallestBucket; static_cast<double>(size) / 2 < bytes; size *= 2) {
     options.replicate.bucket_bytes = size;
-    ASSIGN_OR_RETURN(const Tower other, MakeTowerOfTwo(options, NoSeconds));
+    ASSIGN_OR_RETURN(const Tower other, MakeTowerOfTwo(options));
     RETURN_IF_ERROR(add(other, size));
   }
   return traced;
@@ -160,23 +143,21 @@ absl::Status TakeSlowest(World& world, TracedTower& tower) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> RehearseStep(TrainingOptions options, const std::function<double(double bytes)>& seconds,
-                                    int steps) {
-  if (steps < 1) return absl::InvalidArgumentError(absl::StrCat(steps, " steps to rehearse; expected at least 1"));
-  ASSIGN_OR_RETURN(const Tower tower, MakeTowerOfTwo(std::move(options), seconds));
-  return MedianStep(*tower.run, steps);
-}
-
-absl::StatusOr<double> TimeStep(World& world, TrainingOptions options, WorldSum sum, int steps) {
-  if (steps < 1) return absl::InvalidArgumentError(absl::StrCat(steps, " steps to time; expected at least 1"));
-  const absl::Time deadline = SteadyNow() + kStart;
-  ASSIGN_OR_RETURN(const TowersOfWorld towers, TowersOfWorld::Gather(world, 1, deadline));
+absl::StatusOr<double> TimeStep(World& world, TrainingOptions options, int steps) {
+  ASSIGN_OR_RETURN(const TowersOfWorld towers, TowersOfWorld::Gather(world, 1, SteadyNow() + kStart));
   options.devices = "cpu:1";
   options.replicate.first_tower = world.rank();
   options.replicate.towers = world.size();
-  options.session.collectives = WorldCollectives(world, towers, sum);
+  options.session.collectives = WorldCollectives(world, towers, WorldSum::kTowers);
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run, TrainingRun::Create(options));
-  return MedianStep(*run, steps);
+  for (int i = 0; i < kUntracedSteps; ++i) RETURN_IF_ERROR(run->Step());
+  std::vector<double> times;
+  for (int i = 0; i < steps; ++i) {
+    const Clock::time_point begin = Clock::now();
+    RETURN_IF_ERROR(run->Step());
+    times.push_back(Seconds(begin));
+  }
+  return Median(times);
 }
 
 }  // namespace belfry::benchmarks

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "benchmarks/prediction/step_model.h"
 #include "benchmarks/training_run.h"
 #include "framework/collective/world_collective.h"
-#include "trainers/prediction/step_model.h"
 
 namespace belfry::benchmarks {
 
@@ -25,22 +24,17 @@ struct TracedTower {
 };
 
 // Compiles the model for two towers on CPUs of options.device, with buckets of all sizes from 64 KiB on, feeds all
-// examples to the first tower, and traces `traces` steps of it with averages that do nothing: what remains is the
-// computing of one tower by the plan of several. The times of its kernels serve for all bucket sizes. Steps of the
-// tower alone are timed in turn with the traced ones.
-absl::StatusOr<TracedTower> TraceTower(TrainingOptions options, int traces);
+// examples to the first tower, and traces steps of it with averages that do nothing: what remains is the computing of
+// one tower by the plan of several. The times of its kernels serve for all bucket sizes. Steps of the tower alone are
+// timed in turn with the traced ones.
+absl::StatusOr<TracedTower> TraceTower(TrainingOptions options);
 
 // Makes the tower of each process of `world` as slow as the slowest one, for which averages wait. All processes must
 // call it. Errors: those of World::Exchange.
 absl::Status TakeSlowest(World& world, TracedTower& tower);
 
-// Seconds of a step of the plan that TraceTower traces, if each of its averages sleeps for seconds(bytes): the median
-// of `steps` steps. It is what a prediction without stragglers should meet, since only the order of events is real.
-absl::StatusOr<double> RehearseStep(TrainingOptions options, const std::function<double(double bytes)>& seconds,
-                                    int steps);
-
-// Seconds of a step of the model in each process of `world`, with options.batch examples and one tower each, and
-// averages `sum`: the median of `steps` steps. All processes must call it. Errors: also those of World::Exchange.
-absl::StatusOr<double> TimeStep(World& world, TrainingOptions options, WorldSum sum, int steps);
+// Seconds of a step of the model in each process of `world`, with options.batch examples and one tower each: the median
+// of `steps` steps. All processes must call it. Errors: also those of World::Exchange.
+absl::StatusOr<double> TimeStep(World& world, TrainingOptions options, int steps);
 
 }  // namespace belfry::benchmarks

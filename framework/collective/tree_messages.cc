@@ -123,7 +123,7 @@ class Tree {
 //   2 log2(P) latency + (P + log2(P)) n byte_time  for the tree, in which n P bytes reach process 0, and n of them come
 //                                                  back;
 // so the tree is faster while n < 2 latency / byte_time, about, if P is large. That is 12 KB to 55 KB for the links of
-// trainers/prediction/link_table.cc. Process 0 also adds up all that it gets, in one thread for each of its devices, at
+// benchmarks/prediction/link.cc. Process 0 also adds up all that it gets, in one thread for each of its devices, at
 // about the speed of the fastest of these links, and each process of the tree has to wake up before the next one; both
 // leave a margin.
 constexpr int64_t kMostBytes = 8192;

@@ -20,7 +20,7 @@ constexpr int kGatherTag = 0;
 // The most bytes of a process, on average, that AllGather sends through a tree. All n P bytes of P processes come down
 // each of log2(P) edges, one after the other, which takes longer than their direct way, but saves the latencies of most
 // of P messages. So the tree is faster while n < latency / (time of a byte * log2(P)), about. That is 600 to 2,700
-// bytes for 1,000 processes over the links of trainers/prediction/link_table.cc.
+// bytes for 1,000 processes over the links of benchmarks/prediction/link.cc.
 constexpr size_t kMostInTree = 1024;
 
 class Alone final : public World {

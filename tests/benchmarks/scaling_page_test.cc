@@ -13,7 +13,6 @@ namespace belfry::benchmarks {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using Json = nlohmann::ordered_json;
 
@@ -36,13 +35,6 @@ const Json& Measured() {
   return report;
 }
 
-const Json& Predicted() {
-  static const Json report = Json::parse(R"({"title": "Prediction for m: 4 MiB", "rows": [
-    {"processes": 1, "efficiency": 1.0}, {"processes": 4, "efficiency": 0.5},
-    {"processes": 1000, "efficiency": 0.25}]})");
-  return report;
-}
-
 std::vector<std::string> Labels(const Json& chart) {
   std::vector<std::string> labels;
   for (const Json& line : chart["datasets"]) labels.push_back(line["label"]);
@@ -50,7 +42,7 @@ std::vector<std::string> Labels(const Json& chart) {
 }
 
 TEST(ScalingPage, HasSpeedUpOverDevicesWithSpreadAndIdeal) {
-  const Json data = DataOf(ScalingPage(Measured(), nullptr));
+  const Json data = DataOf(ScalingPage(Measured()));
   ASSERT_THAT(data["charts"], SizeIs(1));
   const Json& chart = data["charts"][0];
   EXPECT_EQ(chart["title"], "Speed-up");
@@ -69,39 +61,16 @@ TEST(ScalingPage, HasSpeedUpOverDevicesWithSpreadAndIdeal) {
   EXPECT_EQ(data["notes"][0], "Scaling of m (a CPU; today)");
 }
 
-TEST(ScalingPage, HasThePredictionAmongTheMeasuredAndAlone) {
-  const Json data = DataOf(ScalingPage(Measured(), Predicted()));
-  ASSERT_THAT(data["charts"], SizeIs(2));
-  EXPECT_THAT(Labels(data["charts"][0]), ElementsAre("m, strong", "m, strong", "m, apart", "predicted: m", "ideal"));
-  EXPECT_THAT(data["charts"][0]["datasets"][3]["data"], SizeIs(2));  // up to 4
-  EXPECT_EQ(data["table"]["on 4"].dump(), R"(["2 [1 .. 3], 50% of ideal",null,"2, 50% of ideal"])");
-  EXPECT_FALSE(data["table"].contains("on 1000"));
-  const Json& chart = data["charts"][1];
-  EXPECT_EQ(chart["title"], "Predicted speed-up");
-  EXPECT_EQ(chart["x"]["title"]["text"], "processes");
-  EXPECT_EQ(chart["x"]["type"], "logarithmic");
-  EXPECT_THAT(Labels(chart), ElementsAre("predicted: m", "ideal"));
-  EXPECT_EQ(chart["datasets"][0]["data"][2][1], 250);
-  EXPECT_EQ(chart["datasets"][0]["run"], 2);
-  EXPECT_EQ(chart["datasets"][1]["data"].dump(), R"([[1,1,"1"],[1000,1000,"1000"]])");
-}
-
-TEST(ScalingPage, NeedsNothing) {
-  EXPECT_THAT(DataOf(ScalingPage(nullptr, nullptr))["charts"], SizeIs(0));
-  EXPECT_THAT(DataOf(ScalingPage(nullptr, Predicted()))["charts"], SizeIs(1));
+TEST(ScalingPage, NeedsSeveralDevices) {
   const Json one = {{"title", "t"}, {"rows", {{{"program", "m, one"}, {"devices", 1}}}}};
-  EXPECT_THAT(DataOf(ScalingPage(one, nullptr))["charts"], SizeIs(0));
+  EXPECT_THAT(DataOf(ScalingPage(one))["charts"], SizeIs(0));
 }
 
-TEST(ScalingPage, IsWrittenFromTheReportsInAFolder) {
+TEST(ScalingPage, IsWrittenIntoAFolder) {
   const std::string folder = ::testing::TempDir() + "/scaling_page_test";
   std::filesystem::create_directories(folder);
-  ASSERT_TRUE(io::WriteFile(folder + "/scaling.json", Measured().dump()).ok());
-  ASSERT_TRUE(io::RemoveFile(folder + "/prediction.json").ok());
-  ASSERT_EQ(WriteScalingPage(folder).value(), folder + "/scaling.html");
+  ASSERT_EQ(WriteScalingPage(Measured(), folder).value(), folder + "/scaling.html");
   EXPECT_THAT(DataOf(io::ReadFile(folder + "/scaling.html").value())["charts"], SizeIs(1));
-  ASSERT_TRUE(io::WriteFile(folder + "/prediction.json", "[1]").ok());
-  EXPECT_THAT(WriteScalingPage(folder).status().message(), HasSubstr("prediction.json is not a report"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-# Runs the scaling benchmark PROGRAM in FOLDER as the test RUN asks, and checks what it prints and writes.
+# Runs the benchmark PROGRAM, scaling or prediction, in FOLDER as the test RUN asks, and checks what it prints and writes.
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER})
 
@@ -28,9 +28,13 @@ if(RUN STREQUAL Scaling)
   page("\"label\":\"mlp, strong\".*\"label\":\"s5, apart\".*\"label\":\"ideal\"" scaling.html)
   page("^program,devices,batch,images/s,images/s_min,images/s_max,speed_up,speed_up_min,speed_up_max,efficiency,"
        scaling.csv)
-elseif(RUN STREQUAL Scaling.Predicted)
-  scaling(0 "Chart: here/scaling\\.html\n" ${quick} --model=mlp --predict=1,2,4,...,64 --out=here)
-  page("\"title\":\"Predicted speed-up\"" here/scaling.html)
+elseif(RUN STREQUAL Prediction)
+  scaling(0 "\n +64 .*an efficiency of 0.9 or more up to [0-9]+ process" --model=mlp --processes=64 --batch_size=8 --out=here)
+  page("^processes,step_ms,images/s,efficiency,exposed_ms,bound_by,measured_ms,best_bucket_KiB,best_step_ms\n1,.*\n64,"
+       here/prediction.csv)
+  scaling(1 "--real needs --link=measured" --real=1)
+  scaling(1 "--link: '40gbe' is unknown. expected 1gbe" --link=40gbe)
+  scaling(1 "--processes=0 must be from 1" --processes=0)
 elseif(RUN STREQUAL Scaling.Kind)
   scaling(1 "--kind=tpu is unknown. the kinds are cpu and gpu" --kind=tpu)
 else()

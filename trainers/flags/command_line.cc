@@ -88,6 +88,25 @@ absl::StatusOr<int> ParseAndRun(int argc, char** argv, absl::string_view usage, 
 
 }  // namespace
 
+absl::StatusOr<size_t> ParseBytes(absl::string_view flag, absl::string_view text) {
+  constexpr size_t kMost = size_t{1} << 30;
+  if (text.empty()) return 0;
+  absl::string_view digits = text;
+  int shift = 0;
+  if (absl::ConsumeSuffix(&digits, "K")) {
+    shift = 10;
+  } else if (absl::ConsumeSuffix(&digits, "M")) {
+    shift = 20;
+  }
+  size_t number = 0;
+  const bool plain = std::all_of(digits.begin(), digits.end(), absl::ascii_isdigit);
+  if (!plain || !absl::SimpleAtoi(digits, &number) || number < 1 || number > kMost >> shift) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, "=", text, "; expected bytes up to 1024M, such as 65536, 512K or 4M"));
+  }
+  return number << shift;
+}
+
 absl::Status CheckOutputFile(absl::string_view flag, const std::string& path, absl::string_view what,
                              absl::Span<const std::string> inputs, absl::string_view input) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();

@@ -1,6 +1,7 @@
 // The main function of a program, and checks of the files that its flags name.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -12,6 +13,8 @@
 
 namespace belfry::trainers {
 
+// "65536", "512K", "4M": a number of bytes from 1 to 1 GiB; 0 for "". InvalidArgument: anything else.
+absl::StatusOr<size_t> ParseBytes(absl::string_view flag, absl::string_view text);
 // Creates the directory that `flag` names, unless it exists or is empty. Unavailable names the flag.
 absl::Status MakeDirectory(absl::string_view flag, const std::string& directory);
 // InvalidArgument if the flag's file cannot be written whatever it holds, or would replace one of `inputs`. For

@@ -16,7 +16,6 @@ namespace {
 
 absl::Status TakeFlags(const ProgramFlags& flags, ProgramRun& run) {
   ASSIGN_OR_RETURN(run.card, flags.session.Card());
-  ASSIGN_OR_RETURN(run.measured, flags.session.MeasuredTimes());
   ASSIGN_OR_RETURN(run.session, flags.session.OptionsFor(run.devices));
   ASSIGN_OR_RETURN(run.replicate, flags.Replication(run.devices, run.world, run.session));
   if (run.replicate.variable_update == models::VariableUpdate::kIndependent) {
@@ -24,7 +23,7 @@ absl::Status TakeFlags(const ProgramFlags& flags, ProgramRun& run) {
                                      "a run with --variable_update=independent, whose towers differ"));
   }
   run.variable_update = flags.variable_update;
-  run.way = flags.averager == "mpi" ? ExchangeWay::kRing : ExchangeWay::kSlices;
+  run.sum = flags.averager == "mpi" ? WorldSum::kProcesses : WorldSum::kTowers;
   run.start_timeout = flags.device.StartTimeout();
   run.max_run_time = flags.max_run_time;
   run.stopped_text = [&flags](int signal, int64_t done) { return flags.StoppedText(signal, done); };

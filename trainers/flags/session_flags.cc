@@ -54,9 +54,6 @@ SessionFlags::SessionFlags(Flags& flags, DeviceFlags& device_flags) : device(dev
   flags.Add("as", &as,
             "With --explain and --devices=gpu:N: plan for N cards that need not be there, v100, a100, a100_40gb, h100, "
             "h200 or a file of lines 'key value' (docs/gpus.md), and predict the time of a step.");
-  flags.Add("as_trace", &as_trace,
-            "With --as: a trace.json that --trace wrote of the same model on such a card. The times of its kernels "
-            "replace predicted ones.");
   flags.Add("log_device_placement", &options.log_device_placement, PerTask(), "Print the device of every node.");
   flags.Add("verify_plan", &options.verify_plan,
             "Prove of each plan, before it runs, that every kernel reads what the program says, in any order of "
@@ -84,16 +81,6 @@ absl::StatusOr<std::optional<GpuCard>> SessionFlags::Card() const {
   absl::StatusOr<GpuCard> card = GpuCard::Find(as);
   if (!card.ok()) return absl::Status(card.status().code(), absl::StrCat("--as: ", card.status().message()));
   return *std::move(card);
-}
-
-absl::StatusOr<KernelTimes> SessionFlags::MeasuredTimes() const {
-  if (as_trace.empty()) return KernelTimes();
-  if (as.empty()) {
-    return absl::InvalidArgumentError("--as_trace has the times of kernels on a card; set --as as well");
-  }
-  absl::StatusOr<KernelTimes> times = ReadKernelTimes(as_trace);
-  if (!times.ok()) return absl::Status(times.status().code(), absl::StrCat("--as_trace: ", times.status().message()));
-  return times;
 }
 
 absl::StatusOr<DeviceSet> SessionFlags::OpenDevices(World& world) const {

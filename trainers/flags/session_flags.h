@@ -9,7 +9,6 @@
 #include "framework/runtime/session.h"
 #include "trainers/flags/device_flags.h"
 #include "trainers/prediction/gpu_card.h"
-#include "trainers/prediction/trace_times.h"
 
 namespace belfry::trainers {
 
@@ -17,14 +16,12 @@ struct SessionFlags {
   SessionFlags(Flags& flags, DeviceFlags& device_flags);
 
   DeviceFlags& device;
-  std::string as = {}, as_trace = {}, recompute = "none";
+  std::string as = {}, recompute = "none";
   double step_timeout = -1;  // seconds
   SessionOptions options = {};
 
   // The card of --as; none without the flag. Errors: those of GpuCard::Find.
   absl::StatusOr<std::optional<GpuCard>> Card() const;
-  // The times of --as_trace; none without the flag. Errors: those of ReadKernelTimes; InvalidArgument without --as.
-  absl::StatusOr<KernelTimes> MeasuredTimes() const;
 
   // Opens --devices in a process of `world` for computing as the flags say, or describes them by --as. Processes of one
   // machine that may run on the same cores share them by number, and get cores of their own. InvalidArgument for a GPU

@@ -195,6 +195,7 @@ absl::Status Set(absl::string_view key, absl::string_view value, GpuCard& card) 
       return absl::InvalidArgumentError(absl::StrCat("there is no card '", value, "'; known: ", Names()));
     }
     card = *known;
+    card.conv_share_float32 = 0;  // fitted to the TF32 convolutions of that card
     return absl::OkStatus();
   }
   const auto* const member =
@@ -227,6 +228,10 @@ absl::StatusOr<GpuCard> GpuCard::Parse(absl::string_view text) {
   }
   for (const Member& member : kMembers) {
     if (card.*member.value > 0) continue;
+    if (member.value == &GpuCard::conv_share_float32) {
+      return absl::InvalidArgumentError(
+          "there is no conv_share_float32; give it, since 'like' takes no share of float32 convolutions from a card");
+    }
     return absl::InvalidArgumentError(
         absl::StrCat("there is no ", member.name, "; give all values, or begin with 'like h100'"));
   }

@@ -39,7 +39,8 @@ struct GpuCard {
   // "v100", "a100" (80 GB), "a100_40gb", "h100", "h200", or the file of that path, as Parse reads it. Errors name it.
   static absl::StatusOr<GpuCard> Find(const std::string& name);
   // Lines "key value", where a key is a member's name and '#' starts a comment; "like h100" takes all values that
-  // follow nowhere from that card. InvalidArgument names the line; a card needs all values, each positive.
+  // follow nowhere from that card, but for conv_share_float32, which says how well its TF32 convolutions fit ResNet-50.
+  // InvalidArgument names the line; a card needs all values, each positive.
   static absl::StatusOr<GpuCard> Parse(absl::string_view text);
 };
 

@@ -4,15 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "framework/compiler/plan.h"
 #include "trainers/prediction/fused_step.h"
-#include "trainers/prediction/step_model.h"
 
 namespace belfry {
 
 struct PredictedStep {
   std::vector<Demand> demands;  // by node
-  KernelTimes kernels;          // seconds, by the names of nodes
+  std::vector<double> seconds;  // by node; those of averages, too
   StepDemand sum;               // of all kernels
   double step = 0;              // seconds, with what averages cost
   double exposed = 0;           // seconds in which averages hold the card up
@@ -20,15 +19,11 @@ struct PredictedStep {
 };
 
 // The step of `device`, one of `cards` of a plan. Averages go over a ring of NVLinks: average + 2 (cards - 1) / cards
-// bytes / (link link_share), beside the kernels where the plan's order lets them. `measured`: seconds of kernels, such
-// as MedianKernelTimes of a trace, that replace the predicted ones. InvalidArgument: those of SimulateStep.
-absl::StatusOr<PredictedStep> PredictStep(const Plan& plan, int device, int cards, const GpuCard& card,
-                                          const KernelTimes& measured = {});
+// bytes / (link link_share), beside the kernels where the plan's order lets them.
+PredictedStep PredictStep(const Plan& plan, int device, int cards, const GpuCard& card);
 
 // Tables of the step by kind of work, by layer and by op, each with launches, bytes, operations and time, and its sums
 // beside those of `unfused`, the plan of the same step without fusion, by each of FusionRules.
-// InvalidArgument, too, if `measured` has times, but none of the step's.
-absl::StatusOr<std::string> PredictionText(const Plan& plan, const Plan& unfused, int device, int cards,
-                                           const GpuCard& card, const KernelTimes& measured = {});
+std::string PredictionText(const Plan& plan, const Plan& unfused, int device, int cards, const GpuCard& card);
 
 }  // namespace belfry

@@ -12,7 +12,6 @@
 #include "framework/compiler/recheck.h"
 #include "framework/device/described_gpu.h"
 #include "trainers/prediction/gpu_report.h"
-#include "trainers/prediction/measured_link.h"
 
 namespace belfry::trainers {
 namespace {
@@ -179,7 +178,7 @@ absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& ste
 }
 
 absl::StatusOr<std::string> ExplainOnCard(Session& session, const PlannedStep& step, const GpuCard& card,
-                                          const KernelTimes& measured, SessionOptions options) {
+                                          SessionOptions options) {
   ASSIGN_OR_RETURN(const auto fused, session.Explain(step.feeds, step.fetches, step.targets));
   const std::vector<int> towers = session.devices().TowerDevices();
   // Devices of their own, since both sessions have room for the variables.
@@ -191,34 +190,22 @@ absl::StatusOr<std::string> ExplainOnCard(Session& session, const PlannedStep& s
   options.dump_plan.clear();
   ASSIGN_OR_RETURN(const std::unique_ptr<Session> without, Session::Create(session.graph(), devices, options));
   ASSIGN_OR_RETURN(const auto unfused, without->Explain(step.feeds, step.fetches, step.targets));
-  return PredictionText(*fused.plan, *unfused.plan, towers[0], cards, card, measured);
+  return PredictionText(*fused.plan, *unfused.plan, towers[0], cards, card);
 }
 
-absl::StatusOr<std::string> ExplainLink(World& world, Session& session, const PlannedStep& step, ExchangeWay way,
-                                        absl::Time deadline) {
+absl::StatusOr<std::string> ExplainAverages(const World& world, Session& session, const PlannedStep& step,
+                                            WorldSum sum) {
   ASSIGN_OR_RETURN(const auto explained, session.Explain(step.feeds, step.fetches, step.targets));
-  const std::vector<int> towers = session.devices().TowerDevices();
-  int threads = 0;
-  for (const int tower : towers) threads += session.devices().device(tower).threads();
-  ASSIGN_OR_RETURN(const MeasuredLink measured, MeasureLink(world, threads, deadline));
-  Exchange exchange{.way = way, .towers = static_cast<int>(towers.size())};
-  RETURN_IF_ERROR(SetLink(measured, exchange));
-  double seconds = 0, bytes = 0;
   std::map<int, double> collectives;  // bytes of one rank
   for (const ProgramNode& node : explained.plan->program.nodes) {
     if (node.collective >= 0) collectives[node.collective] = static_cast<double>(CollectiveBytes(node));
   }
-  for (const auto& [collective, of_one] : collectives) {
-    seconds += CostOfExchange(exchange, of_one, world.size()).seconds;
-    bytes += of_one;
-  }
-  const LinkPoint &first = measured.alone.front(), &last = measured.alone.back();
-  const double slices = way == ExchangeWay::kSlices ? exchange.towers + 1 : 2;
-  return absl::StrFormat(
-      "Between %d processes: each sends and receives %.3f MiB a step in %d averages. On the link\nmeasured now, where "
-      "%.0f bytes take %.1f us and %.0f MiB %.2f ms, that takes %.2f ms\nwhere no computing hides it.\n",
-      world.size(), slices * bytes * (world.size() - 1) / world.size() / kMebi, collectives.size(), first.bytes,
-      first.seconds * 1e6, last.bytes / kMebi, last.seconds * 1e3, seconds * 1e3);
+  double bytes = 0;
+  for (const auto& [collective, of_one] : collectives) bytes += of_one;
+  // A slice of each tower, and the sum of it; round a ring, a slice of each process instead.
+  const size_t slices = sum == WorldSum::kTowers ? session.devices().TowerDevices().size() + 1 : 2;
+  return absl::StrFormat("Between %d processes: each sends and receives %.3f MiB a step in %d averages.\n",
+                         world.size(), slices * bytes * (world.size() - 1) / world.size() / kMebi, collectives.size());
 }
 
 }  // namespace belfry::trainers

@@ -9,12 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "framework/collective/world.h"
+#include "framework/collective/world_collective.h"
 #include "framework/runtime/session.h"
 #include "trainers/loop/planned_step.h"
 #include "trainers/prediction/gpu_card.h"
-#include "trainers/prediction/predict.h"
 
 namespace belfry::trainers {
 
@@ -30,14 +29,13 @@ absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& ste
                                        int64_t examples, std::optional<size_t> limit);
 
 // The predicted time of a step on a card that the session's GPUs are only described as
-// (trainers/prediction/gpu_report.h). `options` are the session's. Errors: those of Session::Explain
-// and PredictionText.
+// (trainers/prediction/gpu_report.h). `options` are the session's. Errors: those of Session::Explain.
 absl::StatusOr<std::string> ExplainOnCard(Session& session, const PlannedStep& step, const GpuCard& card,
-                                          const KernelTimes& measured, SessionOptions options);
+                                          SessionOptions options);
 
-// The bytes that each process of `world` sends to average the towers of the step, and the time that it takes on the
-// link between two of them, which is measured. All processes must call it. Errors: those of Prepare and of MeasureLink.
-absl::StatusOr<std::string> ExplainLink(World& world, Session& session, const PlannedStep& step, ExchangeWay way,
-                                        absl::Time deadline);
+// The bytes that each process of `world` sends to average the towers of the step by `sum`. Errors: those of
+// Session::Explain.
+absl::StatusOr<std::string> ExplainAverages(const World& world, Session& session, const PlannedStep& step,
+                                            WorldSum sum);
 
 }  // namespace belfry::trainers

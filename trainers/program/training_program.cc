@@ -19,7 +19,6 @@
 #include "trainers/loop/learning_rate_finder.h"
 #include "trainers/loop/stop_signals.h"
 #include "trainers/loop/warm_start.h"
-#include "trainers/program/bucket_choice.h"
 #include "trainers/program/explain.h"
 
 namespace belfry::trainers {
@@ -30,7 +29,6 @@ struct Made {
   Graph graph{BuiltinOps()};
   std::unique_ptr<data::Prefetcher> input;
   models::TrainStep step;
-  std::string buckets;  // how their size was chosen; empty: it was not
   std::unique_ptr<Session> session;
 };
 
@@ -39,22 +37,10 @@ absl::Time StartDeadline(const ProgramRun& run) { return SteadyNow() + run.start
 absl::Status AddTrainStep(TrainingProgram& program, ProgramRun& run, Made& made) {
   ASSIGN_OR_RETURN(const std::unique_ptr<optim::Optimizer> optimizer, program.MakeOptimizer(run));
   const auto loss = [&](const Scope& tower, const models::Batch& batch) { return program.Loss(tower, batch); };
-  const auto add_step = [&](Graph& graph, size_t bucket_bytes) {
-    graph.set_seed(run.order.seed);
-    run.replicate.bucket_bytes = bucket_bytes;
-    return models::ReplicateTowers(Scope(graph), run.devices, *made.input, loss, *optimizer, run.replicate);
-  };
-  ASSIGN_OR_RETURN(const std::string kind, KindOfAllTowers(run.world, run.devices, StartDeadline(run)));
-  size_t bucket_bytes = run.replicate.bucket_bytes;
-  if (bucket_bytes == 0) bucket_bytes = kind == "GPU" ? models::kBucketBytesOnGpus : models::kBucketBytes;
-  if (run.choose_buckets && kind == "CPU" && run.world.size() > 1 && run.replicate.series == 1) {
-    ASSIGN_OR_RETURN(const BucketChoice choice,
-                     ChooseBuckets(run.world, run.devices, run.session, run.way, run.order.batch_size, bucket_bytes,
-                                   add_step, StartDeadline(run)));
-    bucket_bytes = choice.bytes;
-    made.buckets = choice.text;
-  }
-  made.step = add_step(made.graph, bucket_bytes);
+  ASSIGN_OR_RETURN(const size_t bucket_bytes, BucketBytes(run.world, run.devices, StartDeadline(run)));
+  if (run.replicate.bucket_bytes == 0) run.replicate.bucket_bytes = bucket_bytes;
+  made.graph.set_seed(run.order.seed);
+  made.step = models::ReplicateTowers(Scope(made.graph), run.devices, *made.input, loss, *optimizer, run.replicate);
   RETURN_IF_ERROR(made.graph.status());
   if (!run.training.directory.empty() && run.training.summary_every > 0) {
     run.training.summaries = models::AddTrainSummaries(Scope(made.graph), made.step);
@@ -97,15 +83,14 @@ absl::Status Explain(const ProgramRun& run, const Made& made, const PlannedSteps
   const bool prints = run.world.rank() == 0;
   if (prints) std::printf("%s", text.c_str());
   if (run.card.has_value()) {
-    ASSIGN_OR_RETURN(const std::string predicted, ExplainOnCard(*made.session, TrainingStep(made.step, batch_size),
-                                                                *run.card, run.measured, run.session));
+    ASSIGN_OR_RETURN(const std::string predicted,
+                     ExplainOnCard(*made.session, TrainingStep(made.step, batch_size), *run.card, run.session));
     if (prints) std::printf("\n%s", predicted.c_str());
   }
   if (run.world.size() == 1) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string link, ExplainLink(run.world, *made.session, TrainingStep(made.step, batch_size),
-                                                       run.way, StartDeadline(run)));
-  if (prints) std::printf("\n%s", link.c_str());
-  if (prints && !made.buckets.empty()) std::printf("Buckets: %s.\n", made.buckets.c_str());
+  ASSIGN_OR_RETURN(const std::string averages,
+                   ExplainAverages(run.world, *made.session, TrainingStep(made.step, batch_size), run.sum));
+  if (prints) std::printf("\n%s", averages.c_str());
   return absl::OkStatus();
 }
 
@@ -144,7 +129,6 @@ absl::Status PrintHeader(const TrainingProgram& program, const ProgramRun& run, 
   ASSIGN_OR_RETURN(const std::string towers, TowerLines(run, made.step));
   if (run.training.quiet || run.world.rank() != 0) return absl::OkStatus();
   std::printf("%s%s", header.c_str(), towers.c_str());
-  if (!made.buckets.empty()) std::printf("Buckets:  %s\n", made.buckets.c_str());
   return absl::OkStatus();
 }
 
@@ -223,6 +207,14 @@ int DataThreads(const DeviceSet& devices) {
     if (device.type() == "GPU") cards.insert(device.physical_id());
   }
   return std::clamp(kPerCard * static_cast<int>(cards.size()), 1, std::max(1, UsableCores() / 2));
+}
+
+absl::StatusOr<size_t> BucketBytes(World& world, const DeviceSet& devices, absl::Time deadline) {
+  const std::string own = absl::StrCat(models::DefaultBucketBytes(devices));
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, world.AllGather(own, deadline));
+  const std::string on_gpus = absl::StrCat(models::kBucketBytesOnGpus);
+  const bool gpus = std::all_of(all.begin(), all.end(), [&](const std::string& bytes) { return bytes == on_gpus; });
+  return gpus ? models::kBucketBytesOnGpus : models::kBucketBytes;
 }
 
 int64_t CountParameters(const models::TrainStep& step) {

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "framework/collective/world.h"
+#include "framework/collective/world_collective.h"
 #include "framework/data/dataset.h"
 #include "framework/data/prefetcher.h"
 #include "framework/device/device_set.h"
@@ -25,7 +26,6 @@
 #include "optim/optimizer.h"
 #include "trainers/loop/trainer.h"
 #include "trainers/prediction/gpu_card.h"
-#include "trainers/prediction/predict.h"
 
 namespace belfry::trainers {
 
@@ -45,15 +45,13 @@ struct ProgramRun {
   TrainerOptions training = {};
   SessionOptions session = {};
   models::ReplicateOptions replicate = {};
-  data::PrefetcherOptions order = {};      // of the training data: batch size, towers, seed, images, threads
-  std::string variable_update = {};        // for the header
-  ExchangeWay way = ExchangeWay::kSlices;  // in which gradients are averaged
-  bool choose_buckets = false;             // instead of replicate.bucket_bytes, if there are several processes
-  bool explain = false;                    // print the cost instead of training
-  std::optional<GpuCard> card = {};        // that the devices are only described as: with `explain` only
-  KernelTimes measured = {};               // of the same model on such a card, instead of predicted ones
-  bool find_learning_rate = false;         // FindLearningRate instead of training
-  std::string export_file = {};            // for the saved model of ExportedModel; empty: none
+  data::PrefetcherOptions order = {};  // of the training data: batch size, towers, seed, images, threads
+  std::string variable_update = {};    // for the header
+  WorldSum sum = WorldSum::kTowers;    // by which processes average gradients
+  bool explain = false;                // print the cost instead of training
+  std::optional<GpuCard> card = {};    // that the devices are only described as: with `explain` only
+  bool find_learning_rate = false;     // FindLearningRate instead of training
+  std::string export_file = {};        // for the saved model of ExportedModel; empty: none
   std::optional<size_t> memory_limit = {};
   absl::Duration start_timeout = absl::Minutes(5);                          // of tasks for each other
   absl::Duration max_run_time = absl::InfiniteDuration();                   // of the training (StopSignals)
@@ -71,6 +69,11 @@ struct ProgramRun {
 // keep busy themselves, and three for each card, but not more than half of UsableCores(). A thread decodes and augments
 // about 0.6 million CIFAR-10 images a second.
 int DataThreads(const DeviceSet& devices);
+
+// The bytes of gradients that are averaged together unless ReplicateOptions::bucket_bytes says so, the same in all
+// processes: models::kBucketBytesOnGpus if all their towers are on GPUs, and models::kBucketBytes otherwise. All
+// processes must call it. Errors: those of World::AllGather.
+absl::StatusOr<size_t> BucketBytes(World& world, const DeviceSet& devices, absl::Time deadline);
 
 // A trained model in evaluation mode, for SaveModel.
 struct ExportedModel {
@@ -127,7 +130,7 @@ int64_t CountParameters(const models::TrainStep& step);
 
 // Builds the graph of a program with opened data, restores it from run.training.resume.checkpoint if that is set, and
 // explains or trains it. Returns the signal that ended it, or 0. Errors: those of the program, of building the graph,
-// of FitMemoryLimit, ExplainRun, ChooseBuckets, Trainer::Run and SaveModel; before the training, InvalidArgument in
+// of FitMemoryLimit, ExplainRun, Trainer::Run and SaveModel; before the training, InvalidArgument in
 // task 0 if run.export_file is in no folder, or there is no model to export.
 absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run);
 

@@ -22,18 +22,23 @@ TEST(GpuCard, KnownOnesHaveTheFiguresOfTheirDataSheets) {
 
 TEST(GpuCard, KnownOnesHaveAllValues) {
   for (const char* name : {"v100", "a100", "a100_40gb", "h100", "h200"}) {
-    EXPECT_TRUE(GpuCard::Parse(absl::StrCat("like ", name)).ok()) << name;
+    EXPECT_TRUE(GpuCard::Parse(absl::StrCat("like ", name, "\nconv_share_float32 0.3")).ok()) << name;
   }
 }
 
 TEST(GpuCard, AFileChangesWhatItNames) {
   const std::string path = absl::StrCat(testing::TempDir(), "/card.txt");
-  std::ofstream(path) << "# a slower one\nlike h100\n\nmodel  My card # mine\nbandwidth 2e12\n";
+  std::ofstream(path) << "# a slower one\nlike h100\n\nmodel  My card # mine\nbandwidth 2e12\nconv_share_float32 0.3\n";
   const auto card = GpuCard::Find(path);
   ASSERT_TRUE(card.ok()) << card.status();
   EXPECT_EQ(card->model, "My card");
   EXPECT_EQ(card->bandwidth, 2e12);
   EXPECT_EQ(card->flops_16bit, 989e12);
+}
+
+TEST(GpuCard, NoOtherCardHasItsShareOfFloat32Convolutions) {
+  EXPECT_THAT(GpuCard::Parse("conv_share_float32 0.3\nlike h100").status().message(),
+              HasSubstr("there is no conv_share_float32; give it, since 'like'"));
 }
 
 TEST(GpuCard, ErrorsNameTheLine) {

@@ -123,11 +123,10 @@ TEST(PredictedSteps, AreNearPerfectFusion) {
     const auto fused = PlanOf(bound.network, devices, bound.batch);
     const auto unfused = PlanOf(bound.network, devices, bound.batch, /*fuse=*/false);
     ASSERT_TRUE(fused.ok() && unfused.ok()) << fused.status() << unfused.status();
-    const auto own = PredictStep(*fused->plan, 1, 1, card);
-    ASSERT_TRUE(own.ok()) << own.status();
+    const PredictedStep own = PredictStep(*fused->plan, 1, 1, card);
     const StepDemand ideal = SumOf(FusePerfectly(*fused->plan, *unfused->plan, 1), card);
     const StepDemand compiled = SumOf(FuseStep(*unfused->plan, 1, kTorchCompile), card);
-    const double bytes = own->sum.bytes / ideal.bytes, time = own->sum.seconds / compiled.seconds;
+    const double bytes = own.sum.bytes / ideal.bytes, time = own.sum.seconds / compiled.seconds;
     std::printf("%-28s %.3f of the bytes of perfect fusion, %.3f of the time of torch.compile's kernels\n",
                 bound.network.name.c_str(), bytes, time);
     EXPECT_LE(bytes, bound.bytes) << bound.network.name;

@@ -1,6 +1,8 @@
-// A step of one process as two queues, made from its plan and the times of its instructions, and its simulation.
+// A step of one process as two queues, made from its plan and the times of its kernels, and its simulation among many.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -8,9 +10,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "framework/runtime/step_trace.h"
+#include "benchmarks/prediction/link.h"
+#include "framework/compiler/plan.h"
 
-namespace belfry {
+namespace belfry::benchmarks {
 
 struct ModelInstruction {
   Instruction::Kind kind = Instruction::Kind::kRun;
@@ -32,21 +35,13 @@ struct StepModel {
   double bytes() const;  // of all collectives, of one tower
 };
 
-// Seconds of a device's kernels, by the names of their nodes: medians over the steps. Plans that
-// differ only in their collectives have nodes of the same names, so the times of one serve for all.
+// Seconds of a device's kernels, by the names of their nodes. Plans that differ only in their collectives have nodes of
+// the same names, so the times of one serve for all.
 using KernelTimes = std::map<std::string, double>;
-KernelTimes MedianKernelTimes(const Plan& plan, absl::Span<const StepTrace> steps, int device);
 
 // The step of `device` in `plan`: its instructions in the order of the plan, with its waits and records. A wait for
 // another device is left out, as if that were always earlier. InvalidArgument: a kernel has no time.
 absl::StatusOr<StepModel> MakeStepModel(const Plan& plan, int device, const KernelTimes& times);
-
-// The cost of a collective.
-struct CollectiveCost {
-  double seconds = 0;    // from the first byte sent to the last one received
-  double beside = 0;     // the same if a kernel runs all the time; at least `seconds`
-  double processor = 0;  // seconds of `beside` that kernels go without, spread evenly; at most `beside`
-};
 
 struct SimulatedStep {
   double seconds = 0;
@@ -58,7 +53,26 @@ struct SimulatedStep {
 // Runs both queues: an instruction begins once the one before it on its stream is done, a wait ends once its event is
 // recorded. `cost` is asked for each collective, by its bytes. InvalidArgument: the streams wait for each other, or for
 // an event that nothing records.
-absl::StatusOr<SimulatedStep> SimulateStep(const StepModel& model,
-                                           const std::function<CollectiveCost(double bytes)>& cost);
+absl::StatusOr<SimulatedStep> SimulateStep(const StepModel& model, const std::function<Cost(double bytes)>& cost);
 
-}  // namespace belfry
+struct Prediction {
+  double step = 0;        // seconds
+  double efficiency = 1;  // speed over that of one process, divided by the number of processes
+  double exposed = 0;     // seconds in which a process computes nothing and averages
+  // The largest part of the time beyond one process's step: "computing" if that is below 1 %, the "latency" of averages
+  // that nothing hides or their "bandwidth", the "processor" that averaging takes from computing, or "stragglers".
+  const char* bound = "computing";
+};
+
+// The expected largest of `count` independent normal values of mean 0 and standard deviation 1 (Blom, 1958), to 0.03.
+double ExpectedLargest(int64_t count);
+
+// The step of each of `processes`, with a tower each. `straggling` is the standard deviation of a process's step in
+// seconds: all wait for the slowest. Errors: those of SimulateStep.
+absl::StatusOr<Prediction> Predict(const StepModel& model, const Link& link, double straggling, int64_t processes);
+
+// The index of the model with the shortest step; among those within 0.1 % of it, that of the fewest collectives.
+// REQUIRES: there is one.
+absl::StatusOr<size_t> ShortestStep(absl::Span<const StepModel> models, const Link& link, int64_t processes);
+
+}  // namespace belfry::benchmarks

@@ -1,24 +1,24 @@
-#include "trainers/prediction/step_model.h"
+#include "benchmarks/prediction/step_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/time/time.h"
-#include "tests/trainers/prediction/instructions.h"
+#include <iterator>
+#include <string>
 
-namespace belfry {
+namespace belfry::benchmarks {
 namespace {
 
-using prediction::Average;
-using prediction::Kernel;
-using prediction::Record;
-using prediction::Wait;
+constexpr auto Kernel = ModelInstruction::Run;
+constexpr auto Average = ModelInstruction::Collective;
+constexpr auto Wait = ModelInstruction::Wait;
+constexpr auto Record = ModelInstruction::Record;
 using ::testing::HasSubstr;
 using Kind = Instruction::Kind;
 
 // A byte takes a second.
 SimulatedStep Simulate(const StepModel& model) {
-  const auto step = SimulateStep(model, [](double bytes) { return CollectiveCost{.seconds = bytes}; });
+  const auto step = SimulateStep(model, [](double bytes) { return Cost{.seconds = bytes}; });
   EXPECT_TRUE(step.ok()) << step.status();
   return step.value_or(SimulatedStep());
 }
@@ -80,7 +80,7 @@ TEST(SimulateStep, AStepEndsWithTheLastOfBothStreams) {
 }
 
 TEST(SimulateStep, ExchangingTakesItsShareOfComputing) {
-  const auto cost = [](double) { return CollectiveCost{.seconds = 10, .processor = 4}; };
+  const auto cost = [](double) { return Cost{.seconds = 10, .processor = 4}; };
   const auto step = SimulateStep({.compute = {Kernel(20)}, .collective = {Average(1)}}, cost);
   ASSERT_TRUE(step.ok()) << step.status();
   EXPECT_DOUBLE_EQ(step->seconds, 24);  // 6 of 20 are done when the collective ends
@@ -95,7 +95,7 @@ TEST(SimulateStep, ExchangingTakesItsShareOfComputing) {
 }
 
 TEST(SimulateStep, AnExchangeBesideComputingMayTakeLonger) {
-  const auto cost = [](double) { return CollectiveCost{.seconds = 10, .beside = 20, .processor = 4}; };
+  const auto cost = [](double) { return Cost{.seconds = 10, .beside = 20, .processor = 4}; };
   const auto hidden = SimulateStep({.compute = {Kernel(20)}, .collective = {Average(1)}}, cost);
   ASSERT_TRUE(hidden.ok()) << hidden.status();
   EXPECT_DOUBLE_EQ(hidden->seconds, 24);  // 16 of 20 are done when the collective ends
@@ -109,7 +109,7 @@ TEST(SimulateStep, AnExchangeBesideComputingMayTakeLonger) {
 }
 
 TEST(SimulateStep, AnExchangeThatTakesTheWholeProcessorStopsComputing) {
-  const auto cost = [](double) { return CollectiveCost{.seconds = 10, .processor = 99}; };
+  const auto cost = [](double) { return Cost{.seconds = 10, .processor = 99}; };
   const auto step = SimulateStep({.compute = {Kernel(20)}, .collective = {Average(1)}}, cost);
   ASSERT_TRUE(step.ok()) << step.status();
   EXPECT_DOUBLE_EQ(step->seconds, 30);
@@ -117,7 +117,7 @@ TEST(SimulateStep, AnExchangeThatTakesTheWholeProcessorStopsComputing) {
 }
 
 TEST(SimulateStep, StreamsThatWaitForEachOtherAreAnError) {
-  const auto cost = [](double) { return CollectiveCost(); };
+  const auto cost = [](double) { return Cost(); };
   EXPECT_THAT(SimulateStep({.compute = {Wait(7), Kernel(1)}}, cost).status().message(), HasSubstr("nothing records"));
   EXPECT_FALSE(SimulateStep({.compute = {Wait(0), Record(1)}, .collective = {Wait(1), Record(0)}}, cost).ok());
 }
@@ -138,7 +138,7 @@ TEST(SimulateStep, MeetsMeasuredSteps) {
     model.collective.push_back(Average(1 << 20));
   }
   for (const auto& measured : kMeasured) {
-    const auto step = SimulateStep(model, [&](double) { return CollectiveCost{.seconds = measured.bucket}; });
+    const auto step = SimulateStep(model, [&](double) { return Cost{.seconds = measured.bucket}; });
     ASSERT_TRUE(step.ok()) << step.status();
     EXPECT_NEAR(step->seconds, measured.step, measured.tolerance * measured.step);
   }
@@ -182,36 +182,117 @@ TEST(StepModel, HasTheInstructionsOfItsDevice) {
   EXPECT_DOUBLE_EQ(Simulate(*model).seconds, 3 + 52 + 1);
 }
 
-TEST(StepModel, AReduceScatterIsHalfOfAMean) {
-  Plan plan = MakePlan();
-  plan.program.nodes[1].attrs.Set("reduction", std::string("reduce_scatter"));
-  const auto model = MakeStepModel(plan, 0, {{"forward", 3}, {"update", 1}});
-  ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_EQ(model->collective[1].bytes, 26);
-}
-
 TEST(StepModel, AKernelWithoutATimeIsAnError) {
   const absl::Status status = MakeStepModel(MakePlan(), 0, {{"forward", 3}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("update"));
 }
 
-TEST(KernelTimes, AreMediansOfOneDevice) {
-  const Plan plan = MakePlan();
-  std::vector<StepTrace> steps;
-  for (int seconds : {5, 1, 100, 3}) {
-    const absl::Time begin = absl::UnixEpoch(), end = begin + absl::Seconds(seconds);
-    steps.push_back({.spans = {{0, {Kind::kRun, 0}, begin, end},
-                               {0, {Kind::kWait, 1}, begin, end},
-                               {1, {Kind::kRun, 3}, begin, end},
-                               {2, {Kind::kCollective, 1}, begin, end}}});
+// The tutorial network on one thread, 128 images in 53.6 ms. Its first bucket are the dense layers, ready 20 ms into
+// the step; the second one the convolutions, whose backward pass is the rest of it but for the updates.
+StepModel Tutorial() {
+  const double dense = 4 * (2304 * 384 + 384 + 384 * 192 + 192 + 192 * 10 + 10);
+  const double convolutions = 4 * (5 * 5 * 64 * 64 + 64 + 5 * 5 * 3 * 64 + 64);
+  return {.compute = {Kernel(20e-3), Record(0), Kernel(33.3e-3), Record(1), Wait(2), Wait(3), Kernel(0.3e-3)},
+          .collective = {Wait(0), Average(dense), Record(2), Wait(1), Average(convolutions), Record(3)}};
+}
+
+Link Over(absl::string_view link) { return Link::Find(link).value(); }
+
+Prediction PredictOrFail(const Link& link, int64_t processes, double straggling = 0) {
+  const auto prediction = Predict(Tutorial(), link, straggling, processes);
+  EXPECT_TRUE(prediction.ok()) << prediction.status();
+  return prediction.value_or(Prediction());
+}
+
+// Messages take about as long as over ib100.
+Link WithProcessor(double seconds_per_byte) {
+  std::vector<LinkPoint> points;
+  for (double bytes = 1; bytes < 1e10; bytes *= 2) {
+    const double seconds = Over("ib100").Message(bytes).seconds;
+    points.push_back({bytes, {.seconds = seconds, .beside = seconds, .processor = bytes * seconds_per_byte}});
   }
-  const KernelTimes times = MedianKernelTimes(plan, steps, 0);
-  ASSERT_EQ(times.size(), 1u);
-  EXPECT_DOUBLE_EQ(times.at("forward"), 4);
-  steps.pop_back();
-  EXPECT_DOUBLE_EQ(MedianKernelTimes(plan, steps, 0).at("forward"), 5);
+  return Link(points, /*sum=*/0);
+}
+
+// Exact values: 1 / sqrt(pi), 3 / (2 sqrt(pi)), and by numerical integration.
+TEST(ExpectedLargest, OfNormalValues) {
+  EXPECT_EQ(ExpectedLargest(1), 0);
+  EXPECT_NEAR(ExpectedLargest(2), 0.5642, 0.03);
+  EXPECT_NEAR(ExpectedLargest(3), 0.8463, 0.03);
+  EXPECT_NEAR(ExpectedLargest(10), 1.5388, 0.03);
+  EXPECT_NEAR(ExpectedLargest(1000), 3.2414, 0.03);
+}
+
+// Efficiencies by the formulas alone, worked out when the exchange was designed.
+TEST(Predict, TutorialNetworkByFormula) {
+  const int64_t kProcesses[] = {2, 8, 64, 256, 1000};
+  const struct {
+    const char* link;
+    double efficiency[5];
+  } kRows[] = {{"1gbe", {0.93, 0.63, 0.51, 0.37, 0.18}},
+               {"10gbe", {0.99, 0.98, 0.93, 0.80, 0.42}},
+               {"ib100", {1.00, 1.00, 0.99, 0.98, 0.93}}};
+  for (const auto& row : kRows) {
+    for (size_t i = 0; i < std::size(kProcesses); ++i) {
+      EXPECT_NEAR(PredictOrFail(Over(row.link), kProcesses[i]).efficiency, row.efficiency[i], 0.005)
+          << row.link << ", " << kProcesses[i] << " processes";
+    }
+  }
+}
+
+TEST(Predict, OneProcessRunsAsItIs) {
+  const Prediction alone = PredictOrFail(Over("1gbe"), 1, /*straggling=*/1);
+  EXPECT_DOUBLE_EQ(alone.step, 53.6e-3);
+  EXPECT_DOUBLE_EQ(alone.efficiency, 1);
+  EXPECT_EQ(alone.exposed, 0);
+  EXPECT_STREQ(alone.bound, "computing");
+}
+
+TEST(Predict, MoreProcessesAreNeverFasterEach) {
+  for (const Link& link : {Over("1gbe"), Over("10gbe"), Over("ib100"), WithProcessor(0.3e-9)}) {
+    double last = 0;
+    for (int64_t processes = 1; processes <= 4096; processes = processes * 3 / 2 + 1) {
+      const Prediction now = PredictOrFail(link, processes, /*straggling=*/1e-3);
+      EXPECT_GE(now.step, last) << processes;
+      EXPECT_LE(now.efficiency, 1) << processes;
+      last = now.step;
+    }
+  }
+}
+
+TEST(Predict, FasterLinksAreNeverSlower) {
+  for (const int64_t processes : {2, 64, 1000}) {
+    const double medium = PredictOrFail(Over("10gbe"), processes).step;
+    EXPECT_GT(PredictOrFail(Over("1gbe"), processes).step, medium);
+    EXPECT_GE(medium, PredictOrFail(Over("ib100"), processes).step);
+  }
+}
+
+TEST(Predict, TheSlowestOfManyIsWaitedFor) {
+  const double step = PredictOrFail(Over("ib100"), 1000).step;
+  EXPECT_NEAR(PredictOrFail(Over("ib100"), 1000, 2e-3).step, step + 2e-3 * ExpectedLargest(1000), 1e-12);
+}
+
+TEST(Predict, SaysWhatBoundsTheStep) {
+  EXPECT_STREQ(PredictOrFail(Over("10gbe"), 2).bound, "computing");
+  EXPECT_STREQ(PredictOrFail(Over("10gbe"), 1000).bound, "latency");
+  EXPECT_STREQ(PredictOrFail(Over("1gbe"), 8).bound, "bandwidth");
+  EXPECT_STREQ(PredictOrFail(Over("10gbe"), 8, 50e-3).bound, "stragglers");
+  EXPECT_STREQ(PredictOrFail(WithProcessor(1e-9), 8).bound, "processor");
+}
+
+TEST(ShortestStep, LatencyFavoursFewBucketsAndBandwidthMany) {
+  const double bytes = 4.27e6;
+  const StepModel one = {.compute = {Kernel(50e-3), Record(0), Wait(1)},
+                         .collective = {Wait(0), Average(bytes), Record(1)}};
+  const StepModel two = {
+      .compute = {Kernel(20e-3), Record(0), Kernel(30e-3), Record(1), Wait(2), Wait(3)},
+      .collective = {Wait(0), Average(bytes / 2), Record(2), Wait(1), Average(bytes / 2), Record(3)}};
+  EXPECT_EQ(ShortestStep({one, two}, Over("1gbe"), 2).value(), 1u);
+  EXPECT_EQ(ShortestStep({two, one}, Over("10gbe"), 100'000).value(), 1u);
+  EXPECT_EQ(ShortestStep({two, one}, Over("1gbe"), 1).value(), 1u);  // all alike: the one with fewer collectives
 }
 
 }  // namespace
-}  // namespace belfry
+}  // namespace belfry::benchmarks

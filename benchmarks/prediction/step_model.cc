@@ -1,23 +1,23 @@
-#include "trainers/prediction/step_model.h"
+#include "benchmarks/prediction/step_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/memory/hash_table.h"
+#include "framework/base/status.h"
 #include "framework/compiler/plan_report.h"
 
-namespace belfry {
+namespace belfry::benchmarks {
 namespace {
 
 using Kind = Instruction::Kind;
 
-double Median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
+constexpr double kNegligible = 0.01;   // of a step, for Prediction::bound
+constexpr double kAsShort = 1 + 1e-3;  // ratio of steps that count as equal
 
 // A stream that is being simulated.
 struct Queue {
@@ -32,7 +32,7 @@ struct Queue {
 
 class Simulator {
  public:
-  Simulator(const StepModel& model, const std::function<CollectiveCost(double bytes)>& cost)
+  Simulator(const StepModel& model, const std::function<Cost(double bytes)>& cost)
       : cost_(cost), compute_{model.compute}, collective_{model.collective} {}
 
   absl::StatusOr<SimulatedStep> Run() {
@@ -63,7 +63,7 @@ class Simulator {
         queue.busy = true;
         break;
       case Kind::kCollective: {
-        const CollectiveCost cost = cost_(at.bytes);
+        const Cost cost = cost_(at.bytes);
         const double beside = std::max(cost.beside, cost.seconds);
         queue.left = cost.seconds;
         queue.pace = beside > 0 ? cost.seconds / beside : 1;
@@ -99,7 +99,7 @@ class Simulator {
     if (collective_end <= compute_end) collective_.busy = false;
   }
 
-  const std::function<CollectiveCost(double bytes)>& cost_;
+  const std::function<Cost(double bytes)>& cost_;
   Queue compute_, collective_;
   HashSet<int> recorded_;
   SimulatedStep result_;
@@ -117,20 +117,6 @@ double StepModel::bytes() const {
   double sum = 0;
   for (const ModelInstruction& instruction : collective) sum += instruction.bytes;
   return sum;
-}
-
-KernelTimes MedianKernelTimes(const Plan& plan, absl::Span<const StepTrace> steps, int device) {
-  HashMap<std::string, std::vector<double>> seconds;
-  for (const StepTrace& step : steps) {
-    for (const StepSpan& span : step.spans) {
-      const StreamProgram& stream = plan.streams[span.stream];
-      if (stream.device != device || span.instruction.kind != Kind::kRun) continue;
-      seconds[plan.program.nodes[span.instruction.index].name].push_back(absl::ToDoubleSeconds(span.end - span.begin));
-    }
-  }
-  KernelTimes times;
-  for (auto& [name, values] : seconds) times[name] = Median(values);
-  return times;
 }
 
 absl::StatusOr<StepModel> MakeStepModel(const Plan& plan, int device, const KernelTimes& times) {
@@ -151,15 +137,10 @@ absl::StatusOr<StepModel> MakeStepModel(const Plan& plan, int device, const Kern
           if (recorded.contains(instruction.index)) queue.push_back(ModelInstruction::Wait(instruction.index));
           break;
         case Kind::kRecord: queue.push_back(ModelInstruction::Record(instruction.index)); break;
-        case Kind::kCollective: {
-          const ProgramNode& node = plan.program.nodes[instruction.index];
-          const std::string& reduction = node.attrs.String("reduction");
-          // Each of these is one of the two halves of an average.
-          const bool half = reduction == "reduce_scatter" || reduction == "all_gather";
-          queue.push_back(
-              ModelInstruction::Collective(static_cast<double>(CollectiveBytes(node)) * (half ? 0.5 : 1.0)));
+        case Kind::kCollective:
+          queue.push_back(ModelInstruction::Collective(
+              static_cast<double>(CollectiveBytes(plan.program.nodes[instruction.index]))));
           break;
-        }
         case Kind::kRun: {
           const std::string& name = plan.program.nodes[instruction.index].name;
           const auto found = times.find(name);
@@ -175,9 +156,55 @@ absl::StatusOr<StepModel> MakeStepModel(const Plan& plan, int device, const Kern
   return model;
 }
 
-absl::StatusOr<SimulatedStep> SimulateStep(const StepModel& model,
-                                           const std::function<CollectiveCost(double bytes)>& cost) {
+absl::StatusOr<SimulatedStep> SimulateStep(const StepModel& model, const std::function<Cost(double bytes)>& cost) {
   return Simulator(model, cost).Run();
 }
 
-}  // namespace belfry
+double ExpectedLargest(int64_t count) {
+  if (count <= 1) return 0;
+  const auto n = static_cast<double>(count);
+  const double above = 1 - (n - 0.375) / (n + 0.25);  // the part of all values that is larger
+  double low = 0, high = 10;
+  for (int i = 0; i < 50; ++i) {
+    const double middle = (low + high) / 2;
+    (std::erfc(middle / std::sqrt(2.0)) / 2 > above ? low : high) = middle;
+  }
+  return low;
+}
+
+absl::StatusOr<Prediction> Predict(const StepModel& model, const Link& link, double straggling, int64_t processes) {
+  const auto average = [&](double bytes) { return link.Average(bytes, processes); };
+  ASSIGN_OR_RETURN(const SimulatedStep alone, SimulateStep(model, [](double) { return Cost(); }));
+  ASSIGN_OR_RETURN(const SimulatedStep step, SimulateStep(model, average));
+  ASSIGN_OR_RETURN(const SimulatedStep empty, SimulateStep(model, [&](double) { return average(0); }));
+  const double waiting = straggling * ExpectedLargest(processes);
+  Prediction prediction{.step = step.seconds + waiting, .exposed = step.exposed};
+  prediction.efficiency = alone.seconds / prediction.step;
+  const double latency = std::min(empty.exposed, step.exposed);
+  double largest = 0;
+  for (const auto& [bound, seconds] : {std::pair{"latency", latency},
+                                       {"bandwidth", step.exposed - latency},
+                                       {"processor", step.slowed},
+                                       {"stragglers", waiting}}) {
+    if (seconds > largest) std::tie(prediction.bound, largest) = std::pair(bound, seconds);
+  }
+  if (prediction.step - alone.seconds < kNegligible * prediction.step) prediction.bound = "computing";
+  return prediction;
+}
+
+absl::StatusOr<size_t> ShortestStep(absl::Span<const StepModel> models, const Link& link, int64_t processes) {
+  std::vector<double> steps;
+  for (const StepModel& model : models) {
+    ASSIGN_OR_RETURN(const Prediction prediction, Predict(model, link, 0, processes));
+    steps.push_back(prediction.step);
+  }
+  const double shortest = *std::min_element(steps.begin(), steps.end());
+  size_t best = models.size();
+  for (size_t i = 0; i < models.size(); ++i) {
+    if (steps[i] > shortest * kAsShort) continue;
+    if (best == models.size() || models[i].collectives() < models[best].collectives()) best = i;
+  }
+  return best;
+}
+
+}  // namespace belfry::benchmarks
