@@ -26,9 +26,8 @@
 #include "benchmarks/training_run.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
-#include "ops/convolution/conv2d_direct_impl.h"
 #include "ops/convolution/conv2d_impl.h"
-#include "ops/convolution/pointwise_impl.h"
+#include "ops/convolution/engines_impl.h"
 #include "ops/onednn/versions.h"
 #include "ops/winograd/winograd_impl.h"
 
@@ -56,14 +55,16 @@ const char* PassName(Pass pass) {
   return pass == Pass::kForward ? "forward" : pass == Pass::kBackwardData ? "input gradient" : "filter gradient";
 }
 
-bool IsProduct(const ops::onednn::Conv2DShape& shape, Pass pass) {
-  if (pass == Pass::kBackwardWeights) return false;
-  return pass == Pass::kForward ? ops::ForwardIsProduct(shape) : ops::BackpropInputIsProduct(shape);
+// The engine that a step takes.
+absl::string_view EngineOf(const ops::ConvolutionGeometry& shape, Pass pass) {
+  const Attrs attrs;
+  const KernelSpec spec{"", attrs, {}, {}};
+  return ops::FirstEngine(pass, {spec, shape})->name;
 }
 
 // A kind of convolution in a step, and how often it occurs.
 struct Convolution {
-  ops::onednn::Conv2DShape shape;
+  ops::ConvolutionGeometry shape;
   Pass pass = Pass::kForward;
   int count = 0;
   double seconds = 0;  // all of them together, as the plan runs them
@@ -93,7 +94,7 @@ bool Describe(const Program& program, const ProgramNode& node, Convolution& conv
 class Bare {
  public:
   Bare(const Convolution& of, tag images) : stream_(engine_) {
-    const ops::onednn::Conv2DShape& s = of.shape;
+    const ops::ConvolutionGeometry& s = of.shape;
     const auto type = memory::data_type::f32;
     const memory::desc x({s.n, s.c, s.h, s.w}, type, images), y({s.n, s.k, s.out_h(), s.out_w()}, type, images);
     const memory::desc weights({s.k, s.c, s.r, s.s}, type, tag::any);
@@ -154,7 +155,7 @@ class Bare {
 class ByWinograd {
  public:
   explicit ByWinograd(const Convolution& of) : pass_(of.pass), convolution_(of.shape, of.pass) {
-    const ops::onednn::Conv2DShape& s = of.shape;
+    const ops::ConvolutionGeometry& s = of.shape;
     const int64_t sizes[] = {s.n * s.h * s.w * s.c, s.r * s.s * s.c * s.k, s.n * s.out_h() * s.out_w() * s.k};
     for (int i = 0; i < 3; ++i) {
       tensors_[i] = Tensor(DType::kFloat32, {sizes[i]});
@@ -235,8 +236,8 @@ absl::Status MeasureModel(const std::string& model, Report& report) {
     }
     RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
     const auto seconds = [&](int side) { return of.count / Median(sides[side].rates); };
-    const bool direct = ops::IsDirect(of.shape, of.pass), by_product = IsProduct(of.shape, of.pass);
-    const bool by_winograd = !direct && ops::winograd::IsBest(of.shape, of.pass);
+    const absl::string_view engine = EngineOf(of.shape, of.pass);
+    const bool direct = engine == "direct", by_product = engine == "product", by_winograd = engine == "Winograd";
     // Products and direct convolutions have no measurement of their own.
     const double ours_seconds = by_product || direct ? of.seconds : ours ? seconds(3) : seconds(0);
     chosen += by_winograd || by_product || direct ? ours_seconds : seconds(0);

@@ -144,6 +144,7 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   for (const Kernel& kernel : kernels) {
     plan->workspace_bytes.push_back(kernel.workspace_bytes);
     plan->in_place.push_back(kernel.in_place ? 1 : 0);
+    plan->engines.push_back(kernel.engine);
   }
   PlanMemory(*plan, devices.size());
   if (options.arena_limit > 0) FitMemory(*plan, devices, options.arena_limit);

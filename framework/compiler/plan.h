@@ -85,8 +85,9 @@ struct Plan {
   Program program;
   std::vector<StreamProgram> streams;  // the compute streams of the devices in use, then their collective streams
   int events = 0;
-  std::vector<size_t> workspace_bytes;  // by node
-  std::vector<char> in_place;           // by node: whether the kernel's outputs may lie on its inputs
+  std::vector<size_t> workspace_bytes;     // by node
+  std::vector<char> in_place;              // by node: whether the kernel's outputs may lie on its inputs
+  std::vector<absl::string_view> engines;  // by node: Kernel::engine
   MemoryPlan memory;
   Recomputation recomputation;
   std::vector<int> reads_before_writing;  // nodes of variables that must be initialized before the step

@@ -20,14 +20,16 @@ struct OpSum {
 
 std::string LocalName(const DeviceSet& devices, int device) { return devices.device(device).name().ToLocalString(); }
 
-// The op types of a step, most work first.
+// The op types of a step, and the engines of those that have several, most work first.
 std::string OpTable(const Plan& plan) {
   std::map<std::string, OpSum> sums;
   OpSum all;
-  for (const ProgramNode& node : plan.program.nodes) {
+  for (size_t i = 0; i < plan.program.nodes.size(); ++i) {
+    const ProgramNode& node = plan.program.nodes[i];
     if (!Runs(node)) continue;
     const double flops = FlopsOf(plan.program, node);
-    for (OpSum* sum : {&sums[node.op->name], &all}) {
+    const absl::string_view engine = plan.engines[i];
+    for (OpSum* sum : {&sums[absl::StrCat(node.op->name, engine.empty() ? "" : " by ", engine)], &all}) {
       ++sum->nodes;
       sum->flops += flops;
     }

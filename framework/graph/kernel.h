@@ -89,7 +89,8 @@ struct Kernel {
   // and OK from then on until there is another. May be called while runs are in progress. Does not wait, and allocates
   // or locks only if there is an error. Empty if the kernel has no such errors.
   std::function<absl::Status()> error = nullptr;
-  bool in_place = true;  // its outputs may share memory with its inputs where the OpDef allows it
+  bool in_place = true;           // its outputs may share memory with its inputs where the OpDef allows it
+  absl::string_view engine = {};  // for reports: the name of the algorithm or library, if the op has several; static
 };
 
 // Pieces of tensors that one kernel passes to others begin at multiples of this many elements, so that every element

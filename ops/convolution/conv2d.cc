@@ -1,77 +1,34 @@
+#include <utility>
+
+#include "framework/base/status.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/window.h"
-#include "ops/convolution/algorithms_impl.h"
 #include "ops/convolution/conv2d_impl.h"
-#include "ops/convolution/conv2d_loops_impl.h"
-#include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/convolution/convolution_ops.h"
+#include "ops/convolution/engines_impl.h"
 #include "ops/onednn/in_float32_impl.h"
-#include "ops/onednn/primitive_kernel_impl.h"
 
 namespace belfry::ops {
 
-template <class T>
-absl::StatusOr<Kernel> MakeConv2D(const KernelSpec& spec) {
-  const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+namespace {
+
+template <ConvolutionPass pass>
+absl::StatusOr<Kernel> MakePass(const KernelSpec& spec) {
   if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-  ASSIGN_OR_RETURN(std::optional<Kernel> own, OwnForward(spec, shape));
-  if (own.has_value()) return *std::move(own);
-  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
-    ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(spec, onednn::Conv2DForward(shape), {0, 1}, {0}));
-    if (kernel.has_value()) return *std::move(kernel);
-  }
-  return Kernel{[shape](const KernelContext& context) {
-    Conv2DForwardLoops(shape, context.input<T>(0), context.input<T>(1), context.output<T>(0));
-    return absl::OkStatus();
-  }};
+  const ConvolutionGeometry shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+  ASSIGN_OR_RETURN(std::optional<Kernel> kernel, MakeByEngine(pass, {spec, shape}));
+  return *std::move(kernel);  // of the loops, if of no other engine
 }
 
-// Inputs: x (shape only), filter, dy.
-template <class T>
+}  // namespace
+
+absl::StatusOr<Kernel> MakeConv2D(const KernelSpec& spec) { return MakePass<ConvolutionPass::kForward>(spec); }
 absl::StatusOr<Kernel> MakeConv2DBackpropInput(const KernelSpec& spec) {
-  const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
-  if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-  ASSIGN_OR_RETURN(std::optional<Kernel> own, OwnBackpropInput(spec, shape));
-  if (own.has_value()) return *std::move(own);
-  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
-    ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
-                     PrimitiveKernel(spec, onednn::Conv2DBackwardData(shape), {2, 1}, {0}));
-    if (kernel.has_value()) return *std::move(kernel);
-  }
-  return Kernel{[shape](const KernelContext& context) {
-    Conv2DBackpropInputLoops(shape, context.input<T>(1), context.input<T>(2), context.output<T>(0));
-    return absl::OkStatus();
-  }};
+  return MakePass<ConvolutionPass::kBackwardData>(spec);
 }
-
-// Inputs: x, filter (shape only), dy.
-template <class T>
 absl::StatusOr<Kernel> MakeConv2DBackpropFilter(const KernelSpec& spec) {
-  const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
-  if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-  ASSIGN_OR_RETURN(std::optional<Kernel> own, OwnBackpropFilter(spec, shape));
-  if (own.has_value()) return *std::move(own);
-  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
-    ASSIGN_OR_RETURN(
-        std::optional<Kernel> kernel,
-        PrimitiveKernel(spec, onednn::Conv2DBackwardWeights(shape, {.gradient_dtype = kDTypeOf<T>}), {0, 2}, {0}));
-    if (kernel.has_value()) return *std::move(kernel);
-  }
-  return Kernel{[shape](const KernelContext& context) {
-    Conv2DBackpropFilterLoops(shape, context.input<T>(0), context.input<T>(2), context.output<T>(0));
-    return absl::OkStatus();
-  }};
+  return MakePass<ConvolutionPass::kBackwardWeights>(spec);
 }
-
-template absl::StatusOr<Kernel> MakeConv2D<float>(const KernelSpec& spec);
-template absl::StatusOr<Kernel> MakeConv2D<double>(const KernelSpec& spec);
-template absl::StatusOr<Kernel> MakeConv2D<BFloat16>(const KernelSpec& spec);
-template absl::StatusOr<Kernel> MakeConv2DBackpropInput<float>(const KernelSpec& spec);
-template absl::StatusOr<Kernel> MakeConv2DBackpropInput<double>(const KernelSpec& spec);
-template absl::StatusOr<Kernel> MakeConv2DBackpropInput<BFloat16>(const KernelSpec& spec);
-template absl::StatusOr<Kernel> MakeConv2DBackpropFilter<float>(const KernelSpec& spec);
-template absl::StatusOr<Kernel> MakeConv2DBackpropFilter<double>(const KernelSpec& spec);
-template absl::StatusOr<Kernel> MakeConv2DBackpropFilter<BFloat16>(const KernelSpec& spec);
 
 namespace {
 
@@ -124,9 +81,8 @@ void RegisterConv2D(OpRegistry& registry) {
        .shape = ForwardShape,
        .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
        .gradient = Conv2DGradient,
-       .kernels =
-           Kernels<float, double, BFloat16>("CPU", [](auto tag) { return &MakeConv2D<typename decltype(tag)::type>; })},
-      ForwardByWinograd()));
+       .kernels = Kernels<float, double, BFloat16>("CPU", [](auto) { return &MakeConv2D; })},
+      TakesSixteenBits(ConvolutionPass::kForward)));
 }
 
 void RegisterConv2DGradients(OpRegistry& registry) {
@@ -139,9 +95,8 @@ void RegisterConv2DGradients(OpRegistry& registry) {
        .shape = GradientShape(0),
        .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
        .gradient = GradientOfBackpropInput,
-       .kernels = Kernels<float, double, BFloat16>(
-           "CPU", [](auto tag) { return &MakeConv2DBackpropInput<typename decltype(tag)::type>; })},
-      BackpropInputByWinograd()));
+       .kernels = Kernels<float, double, BFloat16>("CPU", [](auto) { return &MakeConv2DBackpropInput; })},
+      TakesSixteenBits(ConvolutionPass::kBackwardData)));
   registry.Add(WithSixteenBits(
       {.name = "Conv2DBackpropFilter",
        .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
@@ -151,9 +106,8 @@ void RegisterConv2DGradients(OpRegistry& registry) {
        .shape = GradientShape(1),
        .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
        .gradient = GradientOfBackpropFilter,
-       .kernels = Kernels<float, double, BFloat16>(
-           "CPU", [](auto tag) { return &MakeConv2DBackpropFilter<typename decltype(tag)::type>; })},
-      BackpropFilterByWinograd()));
+       .kernels = Kernels<float, double, BFloat16>("CPU", [](auto) { return &MakeConv2DBackpropFilter; })},
+      TakesSixteenBits(ConvolutionPass::kBackwardWeights)));
 }
 
 }  // namespace belfry::ops

@@ -89,7 +89,7 @@ absl::Status WarnOfPlain(const GpuConv& p, Device& device, const absl::Status& w
 }
 
 // The convolution as the library computes it, with different padding at the two ends of an axis where there is.
-GpuConv ConvOf(GpuConv::Kind kind, const onednn::Conv2DShape& shape, bool bias, bool relu) {
+GpuConv ConvOf(GpuConv::Kind kind, const ConvolutionGeometry& shape, bool bias, bool relu) {
   return {.kind = kind,
           .dtype = shape.dtype,
           .n = shape.n,
@@ -157,7 +157,7 @@ absl::Status ChooseCore(Plan& plan, Device& device) {
 }
 
 absl::StatusOr<Plan> MakePlan(GpuConv::Kind kind, const KernelSpec& spec, bool bias = false, bool relu = false) {
-  const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+  const ConvolutionGeometry shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
   Plan plan;
   plan.conv = ConvOf(kind, shape, bias, relu);
   RETURN_IF_ERROR(ChooseCore(plan, *spec.device));

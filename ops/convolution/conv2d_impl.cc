@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "ops/activation/activation_ops.h"
 #include "ops/common/window.h"
 
 namespace belfry::ops {
@@ -72,7 +73,7 @@ double Conv2DFlops(const Shape& y, const Shape& filter) {
                        : 2.0 * static_cast<double>(y.elements()) * static_cast<double>(filter.elements() / channels);
 }
 
-onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& filter) {
+ConvolutionGeometry Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& filter) {
   const Shape rsck = FilterShape(attrs, filter);
   const std::vector<int64_t>& dilations = attrs.Ints("dilations");
   const Window window = *MakeWindow(attrs, x.shape, rsck[0], rsck[1], dilations[1], dilations[2]);
@@ -108,6 +109,12 @@ absl::StatusOr<Kernel> MakeFilterThenBias(const KernelSpec& spec, const KernelFa
                   return bias(second);
                 },
                 std::max(filter.workspace_bytes, bias.workspace_bytes)};
+}
+
+absl::StatusOr<Kernel> WithBiasGradient(const KernelSpec& spec, Kernel filter) {
+  if (spec.outputs.size() == 1) return filter;
+  return MakeFilterThenBias(
+      spec, [&](const KernelSpec&) { return std::move(filter); }, &MakeBiasAddGrad);
 }
 
 absl::StatusOr<Kernel> MakeConv2DTranspose(const KernelSpec& spec, const KernelFactory& make) {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "framework/graph/op_def.h"
+#include "ops/common/convolution_geometry.h"
 #include "ops/nn.h"
-#include "ops/onednn/convolution.h"
 
 namespace belfry::ops {
 
@@ -25,21 +25,20 @@ absl::StatusOr<Shape> Conv2DOutputShape(const Attrs& attrs, const Shape& x, cons
 // in either layout.
 double Conv2DFlops(const Shape& y, const Shape& filter);
 // The full geometry. REQUIRES: the shapes are known, and Conv2DOutputShape accepts them.
-onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& filter);
+ConvolutionGeometry Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& filter);
 
 // CPU kernels of Conv2D and its two gradients, for float, double and BFloat16; ops that do one of them and more run
 // them, too.
-template <class T>
 absl::StatusOr<Kernel> MakeConv2D(const KernelSpec& spec);
-template <class T>
 absl::StatusOr<Kernel> MakeConv2DBackpropInput(const KernelSpec& spec);
-template <class T>
 absl::StatusOr<Kernel> MakeConv2DBackpropFilter(const KernelSpec& spec);
 
 // A kernel of Conv2DBackpropFilterBias that runs those of Conv2DBackpropFilter and BiasAddGrad, which `make_filter` and
 // `make_bias` make.
 absl::StatusOr<Kernel> MakeFilterThenBias(const KernelSpec& spec, const KernelFactory& make_filter,
                                           const KernelFactory& make_bias);
+// `filter`, a CPU kernel of Conv2DBackpropFilter, or, if the node is a Conv2DBackpropFilterBias, a kernel of that.
+absl::StatusOr<Kernel> WithBiasGradient(const KernelSpec& spec, Kernel filter);
 
 // A kernel of Conv2DTranspose: that of Conv2DBackpropInput, which `make` makes.
 absl::StatusOr<Kernel> MakeConv2DTranspose(const KernelSpec& spec, const KernelFactory& make);

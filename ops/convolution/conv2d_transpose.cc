@@ -7,8 +7,8 @@
 #include "ops/array.h"
 #include "ops/common/window.h"
 #include "ops/convolution/conv2d_impl.h"
-#include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/convolution/convolution_ops.h"
+#include "ops/convolution/engines_impl.h"
 #include "ops/copy/extents_impl.h"
 #include "ops/onednn/in_float32_impl.h"
 
@@ -33,10 +33,10 @@ std::vector<Output> TransposedGradient(const Scope& scope, const Node& node, abs
           scope.Add("Conv2D", {dy[0], node.input(1)}, attrs)};
 }
 
-bool TransposedByWinograd(const KernelSpec& spec) {
+bool TransposedTakesSixteenBits(const KernelSpec& spec) {
   std::vector<TensorSpec> inputs(spec.inputs.begin(), spec.inputs.end());
   inputs[0] = spec.outputs[0];
-  return BackpropInputByWinograd()({spec.name, spec.attrs, inputs, spec.outputs, spec.device});
+  return TakesSixteenBits(ConvolutionPass::kBackwardData)({spec.name, spec.attrs, inputs, spec.outputs, spec.device});
 }
 
 // The least extent of which a convolution makes `x`; for SAME, x times the stride.
@@ -114,13 +114,12 @@ void RegisterConv2DTranspose(OpRegistry& registry) {
        .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
        .gradient = TransposedGradient,
        .kernels = Kernels<float, double, BFloat16>("CPU",
-                                                   [](auto tag) {
+                                                   [](auto) {
                                                      return [](const KernelSpec& spec) {
-                                                       using T = typename decltype(tag)::type;
-                                                       return MakeConv2DTranspose(spec, &MakeConv2DBackpropInput<T>);
+                                                       return MakeConv2DTranspose(spec, &MakeConv2DBackpropInput);
                                                      };
                                                    })},
-      TransposedByWinograd));
+      TransposedTakesSixteenBits));
 }
 
 }  // namespace belfry::ops

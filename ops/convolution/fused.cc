@@ -5,62 +5,43 @@
 #include "ops/activation/add_and_mask_impl.h"
 #include "ops/activation/epilogue_impl.h"
 #include "ops/common/op_rules_impl.h"
-#include "ops/convolution/algorithms_impl.h"
 #include "ops/convolution/conv2d_impl.h"
-#include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/convolution/convolution_ops.h"
+#include "ops/convolution/engines_impl.h"
 #include "ops/onednn/in_float32_impl.h"
-#include "ops/onednn/primitive_kernel_impl.h"
 
 namespace belfry::ops {
 namespace {
 
-bool FusedByWinograd(const KernelSpec& spec) {
-  const absl::StatusOr<Epilogue> epilogue = EpilogueOf(spec.attrs);
-  return epilogue.ok() && IsReluAtMost(*epilogue) && ForwardByWinograd()(spec);
+// The kernel of an engine that computes all of the node; nothing if none does.
+template <ConvolutionPass pass>
+MadeKernel MakeWhole(const KernelSpec& spec, const Epilogue& epilogue = {}) {
+  const ConvolutionGeometry shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+  return MakeByEngine(pass, {spec, shape, epilogue}, /*fused=*/true);
 }
 
 template <class T>
 absl::StatusOr<Kernel> MakeFusedConv2D(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const Epilogue epilogue, EpilogueOf(spec.attrs));
-  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
-    const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
-    ASSIGN_OR_RETURN(std::optional<Kernel> own, OwnForward(spec, shape, epilogue));
-    if (own.has_value()) return *std::move(own);
-    const bool whole = onednn::Applies(epilogue);
-    const onednn::Conv2DForwardOptions options{.bias = true, .post_ops = whole ? epilogue : Epilogue()};
-    ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
-                     PrimitiveKernel(spec, onednn::Conv2DForward(shape, options), {0, 1, 2}, {0}));
-    if (kernel.has_value()) return whole ? *std::move(kernel) : ThenActivation<T>(*std::move(kernel), spec, epilogue);
-  }
-  ASSIGN_OR_RETURN(Kernel product, MakeConv2D<T>(WithoutBias(spec)));
+  ASSIGN_OR_RETURN(std::optional<Kernel> whole, MakeWhole<ConvolutionPass::kForward>(spec, epilogue));
+  if (whole.has_value()) return *std::move(whole);
+  ASSIGN_OR_RETURN(Kernel product, MakeConv2D(WithoutBias(spec)));
   return ThenBiasAndActivation<T>(std::move(product), spec, epilogue);
 }
 
 // Inputs x, filter (its shape), dy; outputs dfilter, dbias.
-template <class T>
 absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
-  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
-    const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
-    ASSIGN_OR_RETURN(std::optional<Kernel> own, OwnBackpropFilter(spec, shape));
-    if (own.has_value()) return *std::move(own);
-    ASSIGN_OR_RETURN(
-        std::optional<Kernel> kernel,
-        PrimitiveKernel(spec, onednn::Conv2DBackwardWeights(shape, {.bias = true, .gradient_dtype = kDTypeOf<T>}),
-                        {0, 2}, {0, 1}));
-    if (kernel.has_value()) return *std::move(kernel);
-  }
-  return MakeFilterThenBias(spec, &MakeConv2DBackpropFilter<T>, &MakeBiasAddGrad);
+  ASSIGN_OR_RETURN(std::optional<Kernel> whole, MakeWhole<ConvolutionPass::kBackwardWeights>(spec));
+  if (whole.has_value()) return *std::move(whole);
+  return MakeFilterThenBias(spec, &MakeConv2DBackpropFilter, &MakeBiasAddGrad);
 }
 
 // Inputs x (its shape), filter, dy, the output of a ReLU like x and, if one is added, an addend.
 template <class T>
 absl::StatusOr<Kernel> MakeBackpropInputReluGrad(const KernelSpec& spec) {
-  if (HasElements(spec)) {
-    const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
-    if (std::optional<Kernel> fast = WinogradBackpropInput(spec, shape)) return *std::move(fast);
-  }
-  ASSIGN_OR_RETURN(Kernel kernel, MakeConv2DBackpropInput<T>(
+  ASSIGN_OR_RETURN(std::optional<Kernel> whole, MakeWhole<ConvolutionPass::kBackwardData>(spec));
+  if (whole.has_value()) return *std::move(whole);
+  ASSIGN_OR_RETURN(Kernel kernel, MakeConv2DBackpropInput(
                                       {spec.name, spec.attrs, spec.inputs.subspan(0, 3), spec.outputs, spec.device}));
   kernel.run = [run = std::move(kernel.run), n = spec.outputs[0].shape.elements(),
                 add = spec.inputs.size() > 4](const KernelContext& context) {
@@ -107,7 +88,7 @@ void RegisterFusedConv2D(OpRegistry& registry) {
        .gradient = NoGradient(kByThePass),
        .kernels = Kernels<float, double, BFloat16>(
            "CPU", [](auto tag) { return &MakeFusedConv2D<typename decltype(tag)::type>; })},
-      FusedByWinograd));
+      TakesSixteenBits(ConvolutionPass::kForward)));
 }
 
 void RegisterFusedConv2DGradients(OpRegistry& registry) {
@@ -120,9 +101,8 @@ void RegisterFusedConv2DGradients(OpRegistry& registry) {
        .shape = FilterBiasShape,
        .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
        .gradient = NoGradient(kByThePass),
-       .kernels = Kernels<float, double, BFloat16>(
-           "CPU", [](auto tag) { return &MakeBackpropFilterBias<typename decltype(tag)::type>; })},
-      BackpropFilterByWinograd()));
+       .kernels = Kernels<float, double, BFloat16>("CPU", [](auto) { return &MakeBackpropFilterBias; })},
+      TakesSixteenBits(ConvolutionPass::kBackwardWeights)));
   OpDef masked = {.name = "Conv2DBackpropInputReluGrad",
                   .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}, {"relu"}},
                   .outputs = {{"dx"}},
@@ -134,11 +114,11 @@ void RegisterFusedConv2DGradients(OpRegistry& registry) {
                   .in_place = {{3, 0}},
                   .kernels = Kernels<float, double, BFloat16>(
                       "CPU", [](auto tag) { return &MakeBackpropInputReluGrad<typename decltype(tag)::type>; })};
-  registry.Add(WithSixteenBits(masked, BackpropInputByWinograd()));
+  registry.Add(WithSixteenBits(masked, TakesSixteenBits(ConvolutionPass::kBackwardData)));
   masked.name = "Conv2DBackpropInputAddReluGrad";
   masked.inputs.push_back({"addend"});
   masked.in_place = {{4, 0}, {3, 0}};
-  registry.Add(WithSixteenBits(masked, BackpropInputByWinograd()));
+  registry.Add(WithSixteenBits(masked, TakesSixteenBits(ConvolutionPass::kBackwardData)));
 }
 
 }  // namespace belfry::ops

@@ -44,7 +44,7 @@ struct ConvolutionProblem {
   }
 };
 
-absl::Status Validate(const Conv2DShape& s) {
+absl::Status Validate(const ConvolutionGeometry& s) {
   const std::string what = s.DebugString();
   if (std::min({s.n, s.h, s.w, s.c, s.k, s.r, s.s, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.groups}) < 1 ||
       std::min({s.pad_top, s.pad_bottom, s.pad_left, s.pad_right}) < 0) {
@@ -60,7 +60,7 @@ absl::Status Validate(const Conv2DShape& s) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ConvolutionProblem> MakeProblem(const Conv2DShape& s, DType weights_dtype) {
+absl::StatusOr<ConvolutionProblem> MakeProblem(const ConvolutionGeometry& s, DType weights_dtype) {
   RETURN_IF_ERROR(Validate(s));
   ASSIGN_OR_RETURN(const memory::data_type type, DataType(s.dtype));
   ASSIGN_OR_RETURN(const memory::data_type weights_type, DataType(weights_dtype));
@@ -126,16 +126,7 @@ dnnl::convolution_forward::primitive_desc Hint(const ConvolutionProblem& p) {
 
 }  // namespace
 
-std::string Conv2DShape::DebugString() const {
-  std::string text = absl::StrFormat("convolution %s [%d,%d,%d,%d] * [%d,%d,%d,%d] stride %dx%d padding %d,%d,%d,%d",
-                                     DTypeName(dtype), n, h, w, c, r, s, groups > 0 ? c / groups : c, k, stride_h,
-                                     stride_w, pad_top, pad_bottom, pad_left, pad_right);
-  if (dilation_h != 1 || dilation_w != 1) absl::StrAppendFormat(&text, " dilation %dx%d", dilation_h, dilation_w);
-  if (groups != 1) absl::StrAppend(&text, " groups ", groups);
-  return text;
-}
-
-absl::StatusOr<Primitive> Conv2DForward(const Conv2DShape& shape, const Conv2DForwardOptions& options) {
+absl::StatusOr<Primitive> Conv2DForward(const ConvolutionGeometry& shape, const Conv2DForwardOptions& options) {
   const std::string what = shape.DebugString();
   ASSIGN_OR_RETURN(const ConvolutionProblem p, MakeProblem(shape, shape.dtype));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
@@ -162,7 +153,7 @@ absl::StatusOr<Primitive> Conv2DForward(const Conv2DShape& shape, const Conv2DFo
   });
 }
 
-absl::StatusOr<Primitive> Conv2DBackwardData(const Conv2DShape& shape, bool allow_reference) {
+absl::StatusOr<Primitive> Conv2DBackwardData(const ConvolutionGeometry& shape, bool allow_reference) {
   const std::string what = absl::StrCat("gradient of x of ", shape.DebugString());
   ASSIGN_OR_RETURN(const ConvolutionProblem p, MakeProblem(shape, shape.dtype));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
@@ -187,7 +178,8 @@ absl::StatusOr<Primitive> Conv2DBackwardData(const Conv2DShape& shape, bool allo
   });
 }
 
-absl::StatusOr<Primitive> Conv2DBackwardWeights(const Conv2DShape& shape, const Conv2DBackwardWeightsOptions& options) {
+absl::StatusOr<Primitive> Conv2DBackwardWeights(const ConvolutionGeometry& shape,
+                                                const Conv2DBackwardWeightsOptions& options) {
   const std::string what = absl::StrCat("gradient of the weights of ", shape.DebugString());
   ASSIGN_OR_RETURN(const ConvolutionProblem p, MakeProblem(shape, options.gradient_dtype));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {

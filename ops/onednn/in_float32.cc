@@ -50,7 +50,9 @@ class InFloat32 {
     kernel.workspace_ = bytes;
     kernel.run_ = std::move(wide.run);
     const size_t all = bytes + wide.workspace_bytes;
-    return Kernel{std::move(kernel), all, wide.uses_run, std::move(wide.error)};
+    Kernel made{std::move(kernel), all, wide.uses_run, std::move(wide.error)};
+    made.engine = wide.engine;
+    return made;
   }
 
   absl::Status operator()(const KernelContext& context) const {

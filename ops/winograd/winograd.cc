@@ -29,14 +29,14 @@ constexpr int64_t kSharedSumsBytes = int64_t{1} << 20;
 constexpr int64_t kMaxSumsBytes = kLanes < 16 ? int64_t{3} << 19 : int64_t{6} << 20, kPartOfIn = 64, kPartOfOut = 128;
 
 // The size of the transformed filter, or of the sums of its gradient, with `in` and `out` channels.
-int64_t FilterBytes(const onednn::Conv2DShape& s, int tile, int64_t in, int64_t out) {
+int64_t FilterBytes(const ConvolutionGeometry& s, int tile, int64_t in, int64_t out) {
   const int64_t n = tile + s.r - 1;
   return n * n * in * out * int64_t{sizeof(float)};
 }
 
 // Forward and the gradient of the filter work on (x, y). The gradient of x is the correlation of dy with the reversed
 // filter, whose padding is the complement r - 1 - pad.
-Problem MakeProblem(const onednn::Conv2DShape& s, Pass pass, int tile, int threads, int64_t block) {
+Problem MakeProblem(const ConvolutionGeometry& s, Pass pass, int tile, int threads, int64_t block) {
   const Images x{s.n, s.h, s.w, s.c}, y{s.n, s.out_h(), s.out_w(), s.k};
   const int taps = static_cast<int>(s.r);
   if (pass == Pass::kBackwardData)
@@ -60,7 +60,7 @@ void FromFloats(const float* from, int64_t size, BFloat16* to) {
 // The filter [r, s, k, c] that turns dy into dx: taps reversed, input and output channels exchanged, and c filled up
 // with zeros to a whole number of vectors.
 template <class T>
-void ReverseFilter(const onednn::Conv2DShape& s, const T* from, float* to) {
+void ReverseFilter(const ConvolutionGeometry& s, const T* from, float* to) {
   const int64_t taps = s.r * s.s, row = RoundUp(s.c, kLanes);
   ParallelFor(taps, static_cast<double>(s.c * s.k), [&](int64_t begin, int64_t end) {
     for (int64_t tap = begin; tap < end; ++tap) {
@@ -76,7 +76,7 @@ void ReverseFilter(const onednn::Conv2DShape& s, const T* from, float* to) {
 
 // Estimated cycles of one core, fitted to measurements with AVX-512 on Zen 4 for layers of CIFAR-10's and ImageNet's
 // networks. Compared only with DirectCost. In this unit, a multiply-add of vectors is one cycle.
-double Cost(const Problem& p, const onednn::Conv2DShape& s) {
+double Cost(const Problem& p, const ConvolutionGeometry& s) {
   // The products, which bfloat16's conversions delay; and the transform of the filter or of its gradient, for each
   // point and vector, in a cache or in memory.
   constexpr double kFilter = 12, kLargeFilter = 36;
@@ -111,7 +111,7 @@ int64_t Pairs(int64_t in, int64_t out, int64_t taps, int64_t pad) {
 // The same estimate for oneDNN's direct convolution. With few channels its gradient of the weights leaves most lanes
 // empty. bfloat16 products take half the time where the processor supports them, and almost none with tile
 // instructions; without either it is the product of float copies (WithSixteenBits).
-double DirectCost(const Problem& p, const onednn::Conv2DShape& s, Pass pass) {
+double DirectCost(const Problem& p, const ConvolutionGeometry& s, Pass pass) {
   double slow = kLanes < 16 ? 1.3 : 1.12;
   if (pass == Pass::kBackwardWeights) slow = p.in.channels < kLanes ? 2.5 : 1.4;
   constexpr double kCopies = 1.2;
@@ -123,7 +123,7 @@ double DirectCost(const Problem& p, const onednn::Conv2DShape& s, Pass pass) {
 
 }  // namespace
 
-bool Computes(const onednn::Conv2DShape& s, Pass pass) {
+bool Computes(const ConvolutionGeometry& s, Pass pass) {
   if (kLanes < 8 || (s.dtype != DType::kFloat32 && s.dtype != DType::kBFloat16) || s.groups != 1) return false;
   if (s.r != s.s || (s.r != 3 && s.r != 5)) return false;
   if (std::max({s.stride_h, s.stride_w, s.dilation_h, s.dilation_w}) > 1) return false;
@@ -132,14 +132,14 @@ bool Computes(const onednn::Conv2DShape& s, Pass pass) {
   return fits && p.pad_top >= 0 && p.pad_left >= 0;
 }
 
-std::vector<int> TilesOf(const onednn::Conv2DShape& s, Pass pass) {
+std::vector<int> TilesOf(const ConvolutionGeometry& s, Pass pass) {
   const int64_t in = pass == Pass::kBackwardData ? s.k : s.c;
   if (s.dtype != DType::kBFloat16 || in <= kFewChannels) return {kLeastTile};
   if (s.r == 5) return {kLeastTile, 6};
   return {kLeastTile, 5, 7, 8};
 }
 
-int BestTile(const onednn::Conv2DShape& s, Pass pass) {
+int BestTile(const ConvolutionGeometry& s, Pass pass) {
   int best = kLeastTile;
   double least = std::numeric_limits<double>::infinity();
   for (const int tile : TilesOf(s, pass)) {
@@ -150,14 +150,14 @@ int BestTile(const onednn::Conv2DShape& s, Pass pass) {
   return best;
 }
 
-bool IsBest(const onednn::Conv2DShape& s, Pass pass) {
+bool IsBest(const ConvolutionGeometry& s, Pass pass) {
   if (!Computes(s, pass)) return false;
   const Problem p = MakeProblem(s, pass, BestTile(s, pass), 1, 1);
   return Cost(p, s) < DirectCost(p, s, pass);
 }
 
 template <class T>
-Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass, int tile)
+Convolution<T>::Convolution(const ConvolutionGeometry& shape, Pass pass, int tile)
     : shape_(shape), tile_(tile), threads_(ParallelThreads()) {
   BELFRY_CHECK(Computes(shape, pass) && shape.dtype == kDTypeOf<T>);
   const int64_t n = tile_ + shape.r - 1;

@@ -11,24 +11,23 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/onednn/convolution.h"
+#include "ops/common/convolution_geometry.h"
 
 namespace belfry::ops::winograd {
 
-// The three convolutions of a layer.
-enum class Pass { kForward, kBackwardData, kBackwardWeights };
+using Pass = ConvolutionPass;
 
 // True if this code supports `pass` of the convolution: float32 or bfloat16, stride and dilation 1, one group, a 3 x 3
 // or 5 x 5 filter, a number of written channels that is a multiple of the vector length or, backward for data, above
 // it, and a build for AVX2 or AVX-512.
-bool Computes(const onednn::Conv2DShape& shape, Pass pass);
+bool Computes(const ConvolutionGeometry& shape, Pass pass);
 // The sizes of tiles that compute it, in outputs along each axis. REQUIRES: Computes(shape, pass).
-std::vector<int> TilesOf(const onednn::Conv2DShape& shape, Pass pass);
+std::vector<int> TilesOf(const ConvolutionGeometry& shape, Pass pass);
 // The one of them that is expected to be the fastest.
-int BestTile(const onednn::Conv2DShape& shape, Pass pass);
+int BestTile(const ConvolutionGeometry& shape, Pass pass);
 // True if the pass is supported and expected to be faster than oneDNN. The estimate counts operations, so it is
 // reproducible.
-bool IsBest(const onednn::Conv2DShape& shape, Pass pass);
+bool IsBest(const ConvolutionGeometry& shape, Pass pass);
 
 // One pass of one convolution, planned for the ParallelThreads() of the constructing thread; runs with that many or
 // more. Buffers are NHWC and HWIO, float or BFloat16, and must not overlap except where stated; the workspace is
@@ -38,9 +37,9 @@ bool IsBest(const onednn::Conv2DShape& shape, Pass pass);
 template <class T>
 class Convolution {
  public:
-  Convolution(const onednn::Conv2DShape& shape, Pass pass) : Convolution(shape, pass, BestTile(shape, pass)) {}
+  Convolution(const ConvolutionGeometry& shape, Pass pass) : Convolution(shape, pass, BestTile(shape, pass)) {}
   // `tile`: one of TilesOf(shape, pass).
-  Convolution(const onednn::Conv2DShape& shape, Pass pass, int tile);
+  Convolution(const ConvolutionGeometry& shape, Pass pass, int tile);
 
   size_t workspace_bytes() const { return static_cast<size_t>(weights_at_ + weight_floats_) * sizeof(float); }
 
@@ -63,7 +62,7 @@ class Convolution {
   void BackwardWeights(const T* x, const T* dy, T* dweights, T* dbias, void* workspace) const;
 
  private:
-  onednn::Conv2DShape shape_;
+  ConvolutionGeometry shape_;
   int tile_;  // outputs of a tile along each axis
   int threads_;
   int64_t block_;              // tiles that one thread holds in the transformed domain at a time

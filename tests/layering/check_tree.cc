@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "tests/layering/comments.h"
 #include "tests/layering/literals.h"
 #include "tests/layering/sizes.h"
@@ -183,6 +184,13 @@ std::map<std::string, std::vector<std::string>> FindLibraries(const std::string&
   return libraries;
 }
 
+// "direct" for a file of that engine in ops/convolution/engines; empty for other files, and for what engines share.
+absl::string_view EngineOf(absl::string_view path) {
+  if (!absl::ConsumePrefix(&path, "ops/convolution/engines/")) return "";
+  const absl::string_view engine = path.substr(0, path.find_first_of("_."));
+  return engine == "engine" || engine == "taps" ? "" : engine;
+}
+
 class Checker {
  public:
   Checker(const fs::path& root, std::set<std::string> op_names, std::set<std::string> code_names)
@@ -314,6 +322,12 @@ class Checker {
     if (from == "ops/families" && to == from && !MayInclude(FamilyOf(path_), FamilyOf(included))) {
       Fail(absl::StrCat("includes ", included, ", but ops/", FamilyOf(path_), " does not know ops/", FamilyOf(included),
                         "; move what both need to ops/common, or state why (kFamilyIncludes)"));
+    }
+    if (const absl::string_view other_engine = EngineOf(included);
+        !EngineOf(path_).empty() && !other_engine.empty() && other_engine != EngineOf(path_)) {
+      Fail(absl::StrCat("includes ", included,
+                        ", but no engine of convolutions knows another; the order of engines is ",
+                        "in ops/convolution/engines.cc"));
     }
     if (from == "framework/graph" && to == "framework/device") {
       Fail(absl::StrCat("includes ", included, ", but graph and device do not know each other"));

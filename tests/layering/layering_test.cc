@@ -229,6 +229,18 @@ TEST(FindLiterals, SeesQuotesAndComments) {
   EXPECT_EQ(literals[2].text, "");
 }
 
+TEST_F(Tree, AnEngineThatKnowsAnotherFails) {
+  for (const char* name : {"engine_impl", "taps_impl", "direct_impl", "loops_impl"}) {
+    WriteHeader(absl::StrCat("ops/convolution/engines/", name, ".h"), "");
+  }
+  WriteHeader("ops/convolution/engines/direct_kernel_impl.h",
+              "#include \"ops/convolution/engines/engine_impl.h\"\n#include \"ops/convolution/engines/taps_impl.h\"\n"
+              "#include \"ops/convolution/engines/direct_impl.h\"\n");
+  EXPECT_THAT(Check(), IsEmpty());
+  WriteHeader("ops/convolution/engines/direct_kernel_impl.h", "#include \"ops/convolution/engines/loops_impl.h\"\n");
+  EXPECT_THAT(Check(), ElementsAre(HasSubstr("includes ops/convolution/engines/loops_impl.h, but no engine")));
+}
+
 TEST_F(Tree, AFlagOfTwoProgramsFails) {
   WriteHeader("trainers/a.h",
               "flags.Add(\"rate\", &rate, \"R\"); flags.Add(\n    \"steps\", &steps, Range(1), \"S\");\n");

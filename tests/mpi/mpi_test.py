@@ -2,7 +2,7 @@
 
 usage: mpi_test.py LIBRARY MPIEXEC BIN GROUP [I/N]: LIBRARY is openmpi or mpich, BIN the folder of the programs, and
 GROUP the name of a function test_GROUP. Cases that do not depend on the library are dealt among N libraries, of which
-this is the I-th from 0. With BELFRY_MPI_LONG=1 each takes all, and there are 50 kills and 20 stops; BELFRY_MPI_KILLS
+this is the I-th from 0. With BELFRY_LONG=1 (./dev test --long) each takes all, and there are 50 kills and 20 stops; BELFRY_MPI_KILLS
 and BELFRY_MPI_STOPS set their numbers, and BELFRY_TEST_SEED the moments.
 """
 
@@ -21,7 +21,7 @@ import uuid
 
 LIBRARY, MPIEXEC, BIN, GROUP = sys.argv[1:5]
 SHARE, SHARES = (int(n) for n in (sys.argv[5] if len(sys.argv) > 5 else "0/1").split("/"))
-LONG = os.environ.get("BELFRY_MPI_LONG") == "1"
+LONG = os.environ.get("BELFRY_LONG") == "1"
 KILLS = int(os.environ.get("BELFRY_MPI_KILLS", 50 if LONG else 2))
 STOPS = int(os.environ.get("BELFRY_MPI_STOPS", 20 if LONG else 1))
 SEED = int(os.environ.get("BELFRY_TEST_SEED", random.randrange(1 << 30)))

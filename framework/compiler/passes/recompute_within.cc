@@ -390,12 +390,14 @@ class StepSimulation {
     std::vector<ProgramNode> nodes;
     std::vector<size_t> workspace;
     std::vector<char> in_place;
+    std::vector<absl::string_view> engines;
     size_t next = 0;
     const auto put = [&](ProgramNode& node, int index, int like) {
       place[index] = static_cast<int>(nodes.size());
       nodes.push_back(std::move(node));
       workspace.push_back(plan_.workspace_bytes[like]);
       in_place.push_back(plan_.in_place[like]);
+      engines.push_back(plan_.engines[like]);
     };
     for (auto& [node, inputs] : reads_) nodes_[node].inputs = std::move(inputs);
     for (int i = 0; i < size_; ++i) {
@@ -414,6 +416,7 @@ class StepSimulation {
     nodes_ = std::move(nodes);
     plan_.workspace_bytes = std::move(workspace);
     plan_.in_place = std::move(in_place);
+    plan_.engines = std::move(engines);
   }
 
   struct Added {

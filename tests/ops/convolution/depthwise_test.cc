@@ -6,26 +6,24 @@
 #include <limits>
 #include <vector>
 
-#include "ops/convolution/depthwise_impl.h"
+#include "ops/convolution/engines/depthwise_kernel_impl.h"
 #include "ops/simd/vector_impl.h"
 #include "tests/ops/convolution/loops_fixture.h"
 
 namespace belfry::ops {
 namespace {
 
-using onednn::Conv2DShape;
-
 constexpr int64_t kLanes = simd::Vector<float>::kLanes;
 
 // A depthwise convolution of [n, h, w, vectors kLanes].
-Conv2DShape Depthwise(int64_t n, int64_t h, int64_t w, int64_t vectors, int64_t r, int64_t s, Pads pad = {}) {
+ConvolutionGeometry Depthwise(int64_t n, int64_t h, int64_t w, int64_t vectors, int64_t r, int64_t s, Pads pad = {}) {
   const int64_t c = vectors * kLanes;
   return Padded({.n = n, .h = h, .w = w, .c = c, .k = c, .r = r, .s = s, .groups = c}, pad);
 }
 
 class DepthwiseTest : public LoopsTest {
  protected:
-  void Compare(const Conv2DShape& p) {
+  void Compare(const ConvolutionGeometry& p) {
     SCOPED_TRACE(p.DebugString());
     const int64_t xs = p.n * p.h * p.w * p.c, ys = p.n * p.out_h() * p.out_w() * p.c, filters = p.r * p.s * p.c;
     const std::vector<float> x = Normal(xs), filter = Normal(filters), dy = Normal(ys), bias = Normal(p.c);
@@ -99,7 +97,7 @@ TEST_P(LargeDepthwiseTest, Batches) {
 }
 
 TEST_P(DepthwiseTest, NanStaysNan) {
-  const Conv2DShape p = Depthwise(1, 3, 3, 1, 3, 3, {1, 1, 1, 1});
+  const ConvolutionGeometry p = Depthwise(1, 3, 3, 1, 3, 3, {1, 1, 1, 1});
   std::vector<float> x = Normal(9 * kLanes), filter = Normal(9 * kLanes);
   x[0] = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> y(9 * kLanes);

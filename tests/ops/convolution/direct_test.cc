@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "framework/base/shape.h"
-#include "ops/convolution/conv2d_direct_impl.h"
-#include "ops/convolution/direct_impl.h"
+#include "ops/convolution/engines/direct_kernel_impl.h"
 #include "ops/onednn/primitive.h"
 #include "ops/simd/vector_impl.h"
 #include "ops/winograd/winograd_impl.h"
@@ -15,17 +14,16 @@
 namespace belfry::ops {
 namespace {
 
-using onednn::Conv2DShape;
 using winograd::Pass;
 
 // A convolution of [n, h, w, c] with a filter [r, s, c, k].
-Conv2DShape Dense(const Shape& x, int64_t k, int64_t r, int64_t s, Pads pad = {}) {
+ConvolutionGeometry Dense(const Shape& x, int64_t k, int64_t r, int64_t s, Pads pad = {}) {
   return Padded({.n = x[0], .h = x[1], .w = x[2], .c = x[3], .k = k, .r = r, .s = s}, pad);
 }
 
 class DirectTest : public LoopsTest {
  protected:
-  void Compare(const Conv2DShape& p) {
+  void Compare(const ConvolutionGeometry& p) {
     SCOPED_TRACE(p.DebugString());
     const int64_t xs = p.n * p.h * p.w * p.c, ys = p.n * p.out_h() * p.out_w() * p.k, filters = p.r * p.s * p.c * p.k;
     const std::vector<float> x = Normal(xs), filter = Normal(filters), dy = Normal(ys), bias = Normal(p.k);
@@ -76,28 +74,6 @@ TEST_P(DirectTest, LongLinesAndManyChannels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, DirectTest, testing::Values(1, 2, 5));
-
-// Strided and wide convolutions are direct where oneDNN is slower, and others are not.
-TEST(Direct, WhichConvolutionsAre) {
-  if (onednn::ProductsRepeat(DType::kFloat32)) GTEST_SKIP() << "oneDNN's kernels are as fast here";
-  using enum Pass;
-  const Conv2DShape strided = Strided(Dense({3, 8, 8, 128}, 256, 3, 3), 2, 2);
-  EXPECT_TRUE(IsDirect(strided, kForward) && IsDirect(strided, kBackwardWeights));
-  Conv2DShape dense = Strided(strided, 1, 1);
-  EXPECT_EQ(IsDirect(dense, kForward), !winograd::IsBest(dense, kForward));
-  EXPECT_EQ(IsDirect(dense, kBackwardWeights), !winograd::IsBest(dense, kBackwardWeights));
-  dense.h = dense.w = 4;  // 2 x 2 outputs
-  EXPECT_TRUE(IsDirect(dense, kForward) && IsDirect(dense, kBackwardWeights));
-  Conv2DShape pointwise = dense;
-  pointwise.r = pointwise.s = 1;
-  EXPECT_FALSE(IsDirect(pointwise, kForward));
-  EXPECT_TRUE(IsDirect(pointwise, kBackwardWeights));
-  pointwise.k = 64;
-  EXPECT_FALSE(IsDirect(pointwise, kBackwardWeights));
-  Conv2DShape grouped = strided;
-  grouped.groups = 64;
-  EXPECT_FALSE(IsDirect(grouped, kForward) || IsDirect(grouped, kBackwardWeights));
-}
 
 }  // namespace
 }  // namespace belfry::ops

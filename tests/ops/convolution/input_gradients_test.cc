@@ -46,7 +46,7 @@ TEST_F(FuseInputGradients, OfAResidualBlockAndTheReluBelow) {
   for (const char* op : {"Conv2DBackpropInput", "ReluGrad", "AddN"}) EXPECT_EQ(Count(plan, op), 0) << op;
   // Winograd's algorithm, on processors that support it and for so many images, may write over the addend or, once it
   // is read, over the ReLU's output.
-  const ops::onednn::Conv2DShape shape{.n = 12,
+  const ops::ConvolutionGeometry shape{.n = 12,
                                        .h = 7,
                                        .w = 8,
                                        .c = 16,

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "framework/base/parallel.h"
-#include "ops/convolution/conv2d_loops_impl.h"
+#include "ops/convolution/engines/loops_impl.h"
 #include "tests/main/seed.h"
 
 namespace belfry::ops {
@@ -18,19 +18,19 @@ namespace belfry::ops {
 struct Pads {
   int64_t top, bottom, left, right;
 };
-inline onednn::Conv2DShape Padded(onednn::Conv2DShape shape, const Pads& pad) {
+inline ConvolutionGeometry Padded(ConvolutionGeometry shape, const Pads& pad) {
   shape.pad_top = pad.top;
   shape.pad_bottom = pad.bottom;
   shape.pad_left = pad.left;
   shape.pad_right = pad.right;
   return shape;
 }
-inline onednn::Conv2DShape Strided(onednn::Conv2DShape shape, int64_t h, int64_t w) {
+inline ConvolutionGeometry Strided(ConvolutionGeometry shape, int64_t h, int64_t w) {
   shape.stride_h = h;
   shape.stride_w = w;
   return shape;
 }
-inline onednn::Conv2DShape Dilated(onednn::Conv2DShape shape, int64_t h, int64_t w) {
+inline ConvolutionGeometry Dilated(ConvolutionGeometry shape, int64_t h, int64_t w) {
   shape.dilation_h = h;
   shape.dilation_w = w;
   return shape;

@@ -11,7 +11,6 @@
 #include "framework/base/parallel.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
-#include "ops/convolution/pointwise_impl.h"
 #include "ops/nn.h"
 #include "ops/onednn/primitive.h"
 #include "tests/main/seed.h"
@@ -77,22 +76,6 @@ class PointwiseTest : public testing::TestWithParam<int> {
  private:
   uint32_t seed_ = 0;
 };
-
-// Where oneDNN multiplies image by image, the cases of these sizes are products of ours, and others are not.
-TEST(Pointwise, WhichConvolutionsAreProducts) {
-  if (onednn::ProductsRepeat(DType::kFloat32)) GTEST_SKIP() << "oneDNN multiplies whole batches here";
-  onednn::Conv2DShape shape{.n = 3, .h = 5, .w = 7, .c = 311, .k = 332, .r = 1, .s = 1};
-  EXPECT_TRUE(ForwardIsProduct(shape) && BackpropInputIsProduct(shape));
-  shape.c = 3;
-  EXPECT_TRUE(ForwardIsProduct(shape));
-  EXPECT_FALSE(BackpropInputIsProduct(shape));
-  for (int64_t onednn::Conv2DShape::*extent :
-       {&onednn::Conv2DShape::r, &onednn::Conv2DShape::stride_w, &onednn::Conv2DShape::groups}) {
-    onednn::Conv2DShape other = shape;
-    other.*extent += 1;
-    EXPECT_FALSE(ForwardIsProduct(other));
-  }
-}
 
 TEST_P(PointwiseTest, AreProducts) {
   CompareAll({2, 3, 5, 16}, 32);

@@ -11,7 +11,7 @@ namespace {
 
 // Calls use(x index, weight index, y index) for every multiplication of a convolution.
 template <class Use>
-void ForEachTap(const Conv2DShape& s, const Use& use) {
+void ForEachTap(const ConvolutionGeometry& s, const Use& use) {
   const int64_t c = s.c / s.groups, k_per_group = s.k / s.groups;
   for (int64_t n = 0; n < s.n; ++n)
     for (int64_t oh = 0; oh < s.out_h(); ++oh)
@@ -28,12 +28,12 @@ void ForEachTap(const Conv2DShape& s, const Use& use) {
           }
 }
 
-int64_t SizeX(const Conv2DShape& s) { return s.n * s.h * s.w * s.c; }
-int64_t SizeY(const Conv2DShape& s) { return s.n * s.out_h() * s.out_w() * s.k; }
-int64_t SizeWeights(const Conv2DShape& s) { return s.r * s.s * (s.c / s.groups) * s.k; }
+int64_t SizeX(const ConvolutionGeometry& s) { return s.n * s.h * s.w * s.c; }
+int64_t SizeY(const ConvolutionGeometry& s) { return s.n * s.out_h() * s.out_w() * s.k; }
+int64_t SizeWeights(const ConvolutionGeometry& s) { return s.r * s.s * (s.c / s.groups) * s.k; }
 
-std::vector<Conv2DShape> ConvolutionShapes() {
-  std::vector<Conv2DShape> shapes = {
+std::vector<ConvolutionGeometry> ConvolutionShapes() {
+  std::vector<ConvolutionGeometry> shapes = {
       {.n = 1, .h = 1, .w = 1, .c = 1, .k = 1, .r = 1, .s = 1},
       {.n = 2,
        .h = 7,
@@ -139,7 +139,7 @@ std::vector<Conv2DShape> ConvolutionShapes() {
 class Convolution : public ::testing::TestWithParam<std::tuple<size_t, DType, int>> {
  protected:
   Convolution() : threads_(std::get<2>(GetParam())) { shape_.dtype = std::get<1>(GetParam()); }
-  Conv2DShape shape_ = ConvolutionShapes()[std::get<0>(GetParam())];
+  ConvolutionGeometry shape_ = ConvolutionShapes()[std::get<0>(GetParam())];
   const double tolerance_ = Tolerance(std::get<1>(GetParam()));
 
  private:
@@ -214,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Convolution,
                                             ::testing::Values(1, 2)));
 
 TEST(ConvolutionActivations, AreFused) {
-  const Conv2DShape shape{.n = 2, .h = 4, .w = 4, .c = 16, .k = 17, .r = 1, .s = 1};
+  const ConvolutionGeometry shape{.n = 2, .h = 4, .w = 4, .c = 16, .k = 17, .r = 1, .s = 1};
   const Values x = Random(SizeX(shape)), weights = Random(SizeWeights(shape));
   for (const Epilogue& post_ops :
        {Epilogue{Activation::kLeakyRelu, 0.25}, Epilogue{Activation::kElu, 1.0}, Epilogue{Activation::kTanh}}) {
@@ -231,8 +231,8 @@ TEST(ConvolutionActivations, AreFused) {
 
 TEST(ConvolutionErrors, NameWhatIsWrong) {
   using ::testing::HasSubstr;
-  const Conv2DShape good{.n = 1, .h = 4, .w = 4, .c = 4, .k = 4, .r = 3, .s = 3};
-  Conv2DShape shape = good;
+  const ConvolutionGeometry good{.n = 1, .h = 4, .w = 4, .c = 4, .k = 4, .r = 3, .s = 3};
+  ConvolutionGeometry shape = good;
   shape.n = 0;
   EXPECT_EQ(Conv2DForward(shape).status().code(), absl::StatusCode::kInvalidArgument);
   shape = good;
@@ -247,7 +247,7 @@ TEST(ConvolutionErrors, NameWhatIsWrong) {
 }
 
 TEST(ConvolutionThreads, RunsWithTheThreadsThatItWasMadeFor) {
-  const Conv2DShape shape{.n = 4, .h = 6, .w = 6, .c = 16, .k = 16, .r = 3, .s = 3};
+  const ConvolutionGeometry shape{.n = 4, .h = 6, .w = 6, .c = 16, .k = 16, .r = 3, .s = 3};
   const Values x = Random(SizeX(shape)), dy = Random(SizeY(shape));
   const auto run = [&](int made_for, int run_under) {
     int allowed = 0;  // at most OMP_THREAD_LIMIT

@@ -71,7 +71,7 @@ double ErrorOf(const Tensor& got, const Tensor& want) {
 TEST(WinogradRounding, ComparedWithPlainSums) {
   for (const auto& [size, filter, channels, bound, bound_of_filter] :
        {std::tuple(12, 5, 64, 70, 57), std::tuple(16, 3, 64, 37, 31)}) {
-    const onednn::Conv2DShape shape{
+    const ConvolutionGeometry shape{
         .n = 8, .h = size, .w = size, .c = channels, .k = channels, .r = filter, .s = filter};
     if (!Computes(shape, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";
     const std::vector<Tensor> values = {Random({8, size, size, channels}), Random({filter, filter, channels, channels}),
@@ -93,7 +93,7 @@ TEST(WinogradRounding, ComparedWithPlainSums) {
 TEST(WinogradRounding, IsASmallPartOfBFloat16s) {
   for (const auto& [size, filter, channels, tile] :
        {std::tuple(7, 3, 64, 7), std::tuple(15, 3, 64, 5), std::tuple(16, 3, 64, 8), std::tuple(12, 5, 64, 6)}) {
-    onednn::Conv2DShape shape{.n = 16, .h = size, .w = size, .c = channels, .k = channels, .r = filter, .s = filter};
+    ConvolutionGeometry shape{.n = 16, .h = size, .w = size, .c = channels, .k = channels, .r = filter, .s = filter};
     shape.dtype = DType::kBFloat16;
     shape.pad_top = shape.pad_bottom = shape.pad_left = shape.pad_right = filter / 2;
     if (!Computes(shape, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";

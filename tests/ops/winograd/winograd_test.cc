@@ -21,15 +21,14 @@
 namespace belfry::ops::winograd {
 namespace {
 
-using onednn::Conv2DShape;
-
 // The largest error allowed, relative to the root mean square of the result, in tiles of 4 and in larger ones (a
 // quarter of the distance between bfloat16 numbers); and the rounding error of stored elements.
 constexpr double kTolerance = 1e-4, kToleranceOfLargeTiles = 1e-3;
 template <class T>
 constexpr double kRounding = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-8;
 
-Conv2DShape Shape(int64_t n, int64_t h, int64_t w, int64_t c, int64_t k, int64_t r, int64_t before, int64_t after) {
+ConvolutionGeometry Shape(int64_t n, int64_t h, int64_t w, int64_t c, int64_t k, int64_t r, int64_t before,
+                          int64_t after) {
   return {.n = n,
           .h = h,
           .w = w,
@@ -45,7 +44,7 @@ Conv2DShape Shape(int64_t n, int64_t h, int64_t w, int64_t c, int64_t k, int64_t
 
 // Written channels are multiples of 16, so that all passes are supported with vectors of 8 and of 16, but for those of
 // the gradient of x.
-std::vector<Conv2DShape> Shapes() {
+std::vector<ConvolutionGeometry> Shapes() {
   return {Shape(1, 4, 4, 16, 16, 3, 1, 1),    // one whole tile
           Shape(1, 1, 1, 16, 16, 3, 1, 1),    // one pixel
           Shape(3, 9, 7, 16, 32, 3, 1, 1),    // tiles cross the border
@@ -104,7 +103,7 @@ Buffer<T> RandomBuffer(int64_t size) {
 
 // Calls use(x index, weight index, y index) for every multiplication of a convolution.
 template <class Use>
-void ForEachTap(const Conv2DShape& s, const Use& use) {
+void ForEachTap(const ConvolutionGeometry& s, const Use& use) {
   for (int64_t n = 0; n < s.n; ++n)
     for (int64_t oh = 0; oh < s.out_h(); ++oh)
       for (int64_t ow = 0; ow < s.out_w(); ++ow)
@@ -141,13 +140,13 @@ Buffer<float> Workspace(const Convolution<T>& convolution) {
 // One convolution of random data.
 template <class T>
 struct Problem {
-  Conv2DShape shape;
+  ConvolutionGeometry shape;
   int64_t x_size = shape.n * shape.h * shape.w * shape.c, y_size = shape.n * shape.out_h() * shape.out_w() * shape.k,
           w_size = shape.r * shape.s * shape.c * shape.k;
   Buffer<T> x = RandomBuffer<T>(x_size), w = RandomBuffer<T>(w_size), dy = RandomBuffer<T>(y_size),
             bias = RandomBuffer<T>(shape.k);
 
-  explicit Problem(Conv2DShape of) : shape(of) { shape.dtype = kDTypeOf<T>; }
+  explicit Problem(ConvolutionGeometry of) : shape(of) { shape.dtype = kDTypeOf<T>; }
 
   // Tests a pass in tiles of each size.
   void Test(Pass pass) const {
@@ -229,7 +228,7 @@ class Winograd : public ::testing::TestWithParam<std::tuple<size_t, int>> {
  protected:
   Winograd() : threads_(std::get<1>(GetParam())) {}
 
-  const Conv2DShape shape_ = Shapes()[std::get<0>(GetParam())];
+  const ConvolutionGeometry shape_ = Shapes()[std::get<0>(GetParam())];
 
  private:
   ScopedParallelThreads threads_;
@@ -246,26 +245,26 @@ INSTANTIATE_TEST_SUITE_P(All, Winograd,
                          ::testing::Combine(::testing::Range<size_t>(0, Shapes().size()), ::testing::Values(1, 3)));
 
 TEST(WinogradShapes, OthersAreLeftToOthers) {
-  const Conv2DShape good = Shape(128, 12, 12, 64, 64, 5, 2, 2);
+  const ConvolutionGeometry good = Shape(128, 12, 12, 64, 64, 5, 2, 2);
   if (!Computes(good, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";
   EXPECT_TRUE(IsBest(good, Pass::kForward));
   EXPECT_TRUE(IsBest(good, Pass::kBackwardData));
   EXPECT_TRUE(IsBest(good, Pass::kBackwardWeights));
-  const Conv2DShape first = Shape(128, 24, 24, 3, 64, 5, 2, 2);
+  const ConvolutionGeometry first = Shape(128, 24, 24, 3, 64, 5, 2, 2);
   EXPECT_TRUE(IsBest(first, Pass::kForward));
   EXPECT_TRUE(IsBest(first, Pass::kBackwardWeights));
   const auto refused = [&](auto change) {
-    Conv2DShape shape = good;
+    ConvolutionGeometry shape = good;
     change(shape);
     return !Computes(shape, Pass::kForward);
   };
-  EXPECT_TRUE(refused([](Conv2DShape& s) { s.stride_w = 2; }));
-  EXPECT_TRUE(refused([](Conv2DShape& s) { s.dilation_h = 2; }));
-  EXPECT_TRUE(refused([](Conv2DShape& s) { s.groups = 2; }));
-  EXPECT_TRUE(refused([](Conv2DShape& s) { s.r = s.s = 7; }));
-  EXPECT_TRUE(refused([](Conv2DShape& s) { s.s = 3; }));
-  EXPECT_TRUE(refused([](Conv2DShape& s) { s.k = 10; }));
-  EXPECT_TRUE(refused([](Conv2DShape& s) { s.dtype = DType::kFloat64; }));
+  EXPECT_TRUE(refused([](ConvolutionGeometry& s) { s.stride_w = 2; }));
+  EXPECT_TRUE(refused([](ConvolutionGeometry& s) { s.dilation_h = 2; }));
+  EXPECT_TRUE(refused([](ConvolutionGeometry& s) { s.groups = 2; }));
+  EXPECT_TRUE(refused([](ConvolutionGeometry& s) { s.r = s.s = 7; }));
+  EXPECT_TRUE(refused([](ConvolutionGeometry& s) { s.s = 3; }));
+  EXPECT_TRUE(refused([](ConvolutionGeometry& s) { s.k = 10; }));
+  EXPECT_TRUE(refused([](ConvolutionGeometry& s) { s.dtype = DType::kFloat64; }));
   // The padding exceeds the filter, so the gradient would start inside dy.
   EXPECT_FALSE(Computes(Shape(1, 8, 8, 16, 16, 3, 3, 3), Pass::kBackwardData));
   EXPECT_FALSE(IsBest(Shape(128, 32, 32, 3, 16, 3, 1, 1), Pass::kForward));
@@ -273,7 +272,7 @@ TEST(WinogradShapes, OthersAreLeftToOthers) {
 
 template <class T>
 void TestNotANumber() {
-  Conv2DShape shape = Shape(1, 8, 8, 16, 16, 3, 1, 1);
+  ConvolutionGeometry shape = Shape(1, 8, 8, 16, 16, 3, 1, 1);
   shape.dtype = kDTypeOf<T>;
   if (!Computes(shape, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";
   for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {

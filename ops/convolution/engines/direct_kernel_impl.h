@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "ops/onednn/convolution.h"
+#include "ops/common/convolution_geometry.h"
 #include "ops/simd/outer_products_impl.h"
 
 namespace belfry::ops {
@@ -19,7 +19,7 @@ namespace belfry::ops {
 class DirectForward {
  public:
   // Runs on up to ParallelThreads() threads, those of the thread that makes it.
-  explicit DirectForward(const onednn::Conv2DShape& shape);
+  explicit DirectForward(const ConvolutionGeometry& shape);
 
   // Sizes in floats. The memory is aligned to 64 bytes.
   int64_t filter_floats() const;
@@ -34,7 +34,7 @@ class DirectForward {
   void AddTap(int64_t begin, int64_t end, int64_t r, int64_t s, const float* x, const float* packed, float* y,
               float* copies) const;
 
-  onednn::Conv2DShape shape_;
+  ConvolutionGeometry shape_;
   int64_t lines_, of_group_, groups_;  // lines of outputs, those that are computed together, and groups of these
   int64_t threads_, block_;            // floats of copied rows of x for each thread
 };
@@ -43,7 +43,7 @@ class DirectForward {
 // float32.
 class DirectFilterGradient {
  public:
-  explicit DirectFilterGradient(const onednn::Conv2DShape& shape);
+  explicit DirectFilterGradient(const ConvolutionGeometry& shape);
 
   int64_t workspace_floats() const { return bands_.count() * bands_.elements(); }
   void Run(const float* x, const float* dy, float* dfilter, float* workspace) const;
@@ -52,7 +52,7 @@ class DirectFilterGradient {
   using Band = simd::OuterProductBands<float>::Band;
   void RunBand(const Band& band, const float* x, const float* dy, float* dfilter, float* workspace) const;
 
-  onednn::Conv2DShape shape_;
+  ConvolutionGeometry shape_;
   simd::OuterProductBands<float> bands_;
 };
 

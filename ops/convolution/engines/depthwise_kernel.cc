@@ -1,4 +1,4 @@
-#include "ops/convolution/depthwise_impl.h"
+#include "ops/convolution/engines/depthwise_kernel_impl.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,13 +6,12 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "framework/base/parallel.h"
-#include "ops/convolution/taps_impl.h"
+#include "ops/convolution/engines/taps_impl.h"
 #include "ops/simd/vector_impl.h"
 
 namespace belfry::ops::depthwise {
 namespace {
 
-using onednn::Conv2DShape;
 using V = simd::Vector<float>;
 
 constexpr int64_t kLanes = V::kLanes;
@@ -35,13 +34,13 @@ void ReadInOrder(const float* from, int64_t n) {
 }
 
 // Reads the inputs that line `line` (n out_h + oh) of outputs is the first to read.
-void ReadInputs(const Conv2DShape& p, const float* x, int64_t line) {
+void ReadInputs(const ConvolutionGeometry& p, const float* x, int64_t line) {
   const int64_t n = line / p.out_h(), oh = line % p.out_h();
   const int64_t end = oh * p.stride_h - p.pad_top + (p.r - 1) * p.dilation_h + 1;
   const Interval rows = {std::max<int64_t>(end - p.stride_h, 0), std::min(end, p.h)};
   ReadInOrder(x + (n * p.h + rows.begin) * p.w * p.c, rows.size() * p.w * p.c);
 }
-bool IsLarge(const Conv2DShape& p) { return p.n * p.h * p.w * p.c >= kLarge; }
+bool IsLarge(const ConvolutionGeometry& p) { return p.n * p.h * p.w * p.c >= kLarge; }
 
 // Columns of which a vector in each of four lines stays in the L1 cache until the next vector is read: if columns are
 // a power of two apart, they share a few of its sets.
@@ -64,7 +63,7 @@ struct Slide {
     return {std::max(outputs.begin, on_image.begin), std::min(outputs.end + 2, on_image.end)};
   }
 };
-Slide SlideOf(const Conv2DShape& p, const float* x, int64_t n, int64_t row) {
+Slide SlideOf(const ConvolutionGeometry& p, const float* x, int64_t n, int64_t row) {
   return {.channels = p.c,
           .in = x + ((n * p.h + row) * p.w - p.pad_left) * p.c,
           .row = p.w * p.c,
@@ -122,7 +121,7 @@ void ComputeSlide(const Slide& slide, const SlideWeights& of, float* out) {
 }
 
 // REQUIRES: Slides(p).
-void ComputeSlides(const Conv2DShape& p, const float* x, const SlideWeights& weights, float* y) {
+void ComputeSlides(const ConvolutionGeometry& p, const float* x, const SlideWeights& weights, float* y) {
   const int64_t height = p.out_h(), width = p.out_w(), columns = SegmentColumns(p.c);
   const bool large = IsLarge(p);
   const double cost = static_cast<double>(kTaps * kTaps * width * p.c / kLanes);
@@ -209,12 +208,13 @@ void ComputeLine(const Line& line, const Taps& taps, int64_t width) {
 
 }  // namespace
 
-bool Slides(const Conv2DShape& p) {
+bool Slides(const ConvolutionGeometry& p) {
   return p.r == kTaps && p.s == kTaps && std::max({p.stride_h, p.stride_w, p.dilation_h, p.dilation_w}) == 1 &&
          std::max({p.pad_top, p.pad_bottom, p.pad_left, p.pad_right}) < kTaps;
 }
 
-void Forward(const Conv2DShape& p, const float* x, const float* filter, const float* bias, bool relu, float* y) {
+void Forward(const ConvolutionGeometry& p, const float* x, const float* filter, const float* bias, bool relu,
+             float* y) {
   if (Slides(p)) return ComputeSlides(p, x, {filter, kTaps * p.c, p.c, bias, relu}, y);
   const int64_t height = p.out_h(), width = p.out_w();
   const bool large = IsLarge(p);
@@ -243,8 +243,8 @@ void Forward(const Conv2DShape& p, const float* x, const float* filter, const fl
 }
 
 // The convolution of dy with the filter turned by 180 degrees.
-void BackpropInput(const Conv2DShape& p, const float* filter, const float* dy, float* dx) {
-  Conv2DShape turned = p;
+void BackpropInput(const ConvolutionGeometry& p, const float* filter, const float* dy, float* dx) {
+  ConvolutionGeometry turned = p;
   turned.h = p.out_h();
   turned.w = p.out_w();
   for (int64_t* pad : {&turned.pad_top, &turned.pad_bottom, &turned.pad_left, &turned.pad_right}) {
@@ -358,7 +358,7 @@ struct FilterBand {
 };
 
 // Adds up to kTaps rows of taps, which are on the image, for a segment of a line.
-void AddToSegment(const Conv2DShape& p, const FilterBand& band, int64_t line, Interval rows, Interval outputs,
+void AddToSegment(const ConvolutionGeometry& p, const FilterBand& band, int64_t line, Interval rows, Interval outputs,
                   absl::Span<const Interval> columns, const float* x, const float* dy) {
   const int64_t n = line / p.out_h(), ih = line % p.out_h() * p.stride_h - p.pad_top + rows.begin * p.dilation_h;
   dy += line * p.out_w() * p.c + band.first;
@@ -394,17 +394,17 @@ void AddToSegment(const Conv2DShape& p, const FilterBand& band, int64_t line, In
 }
 
 // Parts of the lines whose sums are added in the end.
-int64_t CountParts(const Conv2DShape& p) {
+int64_t CountParts(const ConvolutionGeometry& p) {
   const int64_t lines = p.n * p.out_h(), outputs = lines * p.out_w();
   return std::min(std::clamp<int64_t>(outputs / (kOutputsOfPart * p.r * p.s), 1, kMostParts), lines);
 }
 
 }  // namespace
 
-int64_t FilterWorkspace(const Conv2DShape& p) { return (CountParts(p) - 1) * p.r * p.s * p.c; }
+int64_t FilterWorkspace(const ConvolutionGeometry& p) { return (CountParts(p) - 1) * p.r * p.s * p.c; }
 
 // The parts do not depend on the number of threads. More threads divide the channels.
-void BackpropFilter(const Conv2DShape& p, const float* x, const float* dy, float* dfilter, float* workspace) {
+void BackpropFilter(const ConvolutionGeometry& p, const float* x, const float* dy, float* dfilter, float* workspace) {
   const int64_t width = p.out_w(), lines = p.n * p.out_h(), parts = CountParts(p);
   const int64_t vectors = p.c / kLanes, weights = p.r * p.s * p.c, segment = SegmentColumns(p.c);
   const int64_t bands = std::clamp<int64_t>((ParallelThreads() + parts - 1) / parts, 1, vectors);

@@ -1,10 +1,8 @@
+#include "ops/convolution/engines/winograd_impl.h"
+
 #include "framework/base/half.h"
 #include "framework/base/tensor.h"
 #include "framework/device/device.h"
-#include "ops/convolution/conv2d_direct_impl.h"
-#include "ops/convolution/conv2d_impl.h"
-#include "ops/convolution/conv2d_winograd_impl.h"
-#include "ops/onednn/primitive_kernel_impl.h"
 #include "ops/winograd/winograd_impl.h"
 
 namespace belfry::ops {
@@ -13,9 +11,10 @@ namespace {
 using winograd::Convolution;
 using winograd::Pass;
 
-bool Computes(const KernelSpec& spec, const onednn::Conv2DShape& shape, Pass pass) {
-  return HasElements(spec) && (spec.device == nullptr || spec.device->math().winograd) && IsBest(shape, pass) &&
-         !IsDirect(shape, pass);
+template <Pass pass>
+bool WinogradServes(const ConvolutionNode& node) {
+  const Device* const device = node.spec.device;
+  return (device == nullptr || device->math().winograd) && node.IsReluAtMost() && winograd::IsBest(node.shape, pass);
 }
 
 // Calls make.operator()<T>() with the C++ type of the images.
@@ -38,24 +37,11 @@ const float* TransformedConstant(const KernelSpec& spec, const Convolution<T>& c
       spec.Prepared(1, static_cast<size_t>(convolution.filter_floats()) * sizeof(float), transform));
 }
 
-std::function<bool(const KernelSpec&)> ByWinograd(Pass pass) {
-  return [pass](const KernelSpec& spec) {
-    return Computes(spec, Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape), pass);
-  };
-}
-
-}  // namespace
-
-std::function<bool(const KernelSpec&)> ForwardByWinograd() { return ByWinograd(Pass::kForward); }
-std::function<bool(const KernelSpec&)> BackpropInputByWinograd() { return ByWinograd(Pass::kBackwardData); }
-std::function<bool(const KernelSpec&)> BackpropFilterByWinograd() { return ByWinograd(Pass::kBackwardWeights); }
-
-std::optional<Kernel> WinogradForward(const KernelSpec& spec, const onednn::Conv2DShape& shape, bool relu) {
-  if (!Computes(spec, shape, Pass::kForward)) return std::nullopt;
-  const bool bias = spec.inputs.size() > 2;
-  return ForDType(shape.dtype, [&]<class T>() {
-    const Convolution<T> convolution(shape, Pass::kForward);
-    const float* const filter = TransformedConstant(spec, convolution);
+MadeKernel MakeWinogradForward(const ConvolutionNode& node) {
+  const bool bias = node.has_bias(), relu = node.relu();
+  return ForDType(node.shape.dtype, [&]<class T>() {
+    const Convolution<T> convolution(node.shape, Pass::kForward);
+    const float* const filter = TransformedConstant(node.spec, convolution);
     return Kernel{[convolution, bias, relu, filter](const KernelContext& context) {
                     const T* const x = context.input<T>(0);
                     const T* const biases = bias ? context.input<T>(2) : nullptr;
@@ -71,11 +57,10 @@ std::optional<Kernel> WinogradForward(const KernelSpec& spec, const onednn::Conv
   });
 }
 
-std::optional<Kernel> WinogradBackpropInput(const KernelSpec& spec, const onednn::Conv2DShape& shape) {
-  if (!Computes(spec, shape, Pass::kBackwardData)) return std::nullopt;
-  const size_t inputs = spec.inputs.size();
-  return ForDType(shape.dtype, [&]<class T>() {
-    const Convolution<T> convolution(shape, Pass::kBackwardData);
+MadeKernel MakeWinogradBackwardData(const ConvolutionNode& node) {
+  const size_t inputs = node.spec.inputs.size();
+  return ForDType(node.shape.dtype, [&]<class T>() {
+    const Convolution<T> convolution(node.shape, Pass::kBackwardData);
     return Kernel{[convolution, inputs](const KernelContext& context) {
                     const T* const mask = inputs > 3 ? context.input<T>(3) : nullptr;
                     const T* const addend = inputs > 4 ? context.input<T>(4) : nullptr;
@@ -87,11 +72,10 @@ std::optional<Kernel> WinogradBackpropInput(const KernelSpec& spec, const onednn
   });
 }
 
-std::optional<Kernel> WinogradBackpropFilter(const KernelSpec& spec, const onednn::Conv2DShape& shape) {
-  if (!Computes(spec, shape, Pass::kBackwardWeights)) return std::nullopt;
-  const bool bias = spec.outputs.size() > 1;
-  return ForDType(shape.dtype, [&]<class T>() {
-    const Convolution<T> convolution(shape, Pass::kBackwardWeights);
+MadeKernel MakeWinogradBackwardWeights(const ConvolutionNode& node) {
+  const bool bias = node.wants_bias_gradient();
+  return ForDType(node.shape.dtype, [&]<class T>() {
+    const Convolution<T> convolution(node.shape, Pass::kBackwardWeights);
     return Kernel{[convolution, bias](const KernelContext& context) {
                     convolution.BackwardWeights(context.input<T>(0), context.input<T>(2), context.output<T>(0),
                                                 bias ? context.output<T>(1) : nullptr, context.workspace);
@@ -100,5 +84,15 @@ std::optional<Kernel> WinogradBackpropFilter(const KernelSpec& spec, const onedn
                   convolution.workspace_bytes()};
   });
 }
+
+}  // namespace
+
+const ConvolutionEngine kWinogradForward = {"Winograd", &WinogradServes<Pass::kForward>, &MakeWinogradForward,
+                                            /*fuses=*/true, /*sixteen_bits=*/true};
+const ConvolutionEngine kWinogradBackwardData = {"Winograd", &WinogradServes<Pass::kBackwardData>,
+                                                 &MakeWinogradBackwardData, /*fuses=*/true, /*sixteen_bits=*/true};
+const ConvolutionEngine kWinogradBackwardWeights = {"Winograd", &WinogradServes<Pass::kBackwardWeights>,
+                                                    &MakeWinogradBackwardWeights, /*fuses=*/true,
+                                                    /*sixteen_bits=*/true};
 
 }  // namespace belfry::ops

@@ -1,15 +1,13 @@
-#include "ops/convolution/direct_impl.h"
+#include "ops/convolution/engines/direct_kernel_impl.h"
 
 #include <algorithm>
 
 #include "framework/base/parallel.h"
-#include "ops/convolution/taps_impl.h"
+#include "ops/convolution/engines/taps_impl.h"
 #include "ops/simd/product_impl.h"
 
 namespace belfry::ops {
 namespace {
-
-using onednn::Conv2DShape;
 
 constexpr int64_t kLanes = simd::Vector<float>::kLanes;
 // Output channels of a panel of the filter.
@@ -20,7 +18,7 @@ constexpr int64_t kRows = 96;
 int64_t Parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 // The input, with all its channels, of output `ow` of line `line` (n out_h + oh) for a tap.
-const float* InputOf(const Conv2DShape& p, const float* x, int64_t line, int64_t ow, int64_t r, int64_t s) {
+const float* InputOf(const ConvolutionGeometry& p, const float* x, int64_t line, int64_t ow, int64_t r, int64_t s) {
   const int64_t n = line / p.out_h(), ih = line % p.out_h() * p.stride_h - p.pad_top + r * p.dilation_h;
   const int64_t iw = ow * p.stride_w - p.pad_left + s * p.dilation_w;
   return x + ((n * p.h + ih) * p.w + iw) * p.c;
@@ -28,7 +26,7 @@ const float* InputOf(const Conv2DShape& p, const float* x, int64_t line, int64_t
 
 }  // namespace
 
-DirectForward::DirectForward(const Conv2DShape& shape) : shape_(shape), lines_(shape.n * shape.out_h()) {
+DirectForward::DirectForward(const ConvolutionGeometry& shape) : shape_(shape), lines_(shape.n * shape.out_h()) {
   of_group_ = std::clamp<int64_t>(kRows / shape.out_w(), 1, lines_);
   groups_ = Parts(lines_, of_group_);
   threads_ = std::min<int64_t>(ParallelThreads(), groups_);
@@ -95,7 +93,7 @@ void DirectForward::RunLines(int64_t begin, int64_t end, const float* x, const f
 // Adds the products of a tap to lines [begin, end).
 void DirectForward::AddTap(int64_t begin, int64_t end, int64_t r, int64_t s, const float* x, const float* packed,
                            float* y, float* copies) const {
-  const Conv2DShape& p = shape_;
+  const ConvolutionGeometry& p = shape_;
   const int64_t width = p.out_w(), panels = Parts(p.k, kWidth);
   const Interval columns = Columns(p, s);
   const float* const filter = packed + (r * p.s + s) * panels * p.c * kWidth;
@@ -128,11 +126,11 @@ void DirectForward::AddTap(int64_t begin, int64_t end, int64_t r, int64_t s, con
   }
 }
 
-DirectFilterGradient::DirectFilterGradient(const Conv2DShape& shape)
+DirectFilterGradient::DirectFilterGradient(const ConvolutionGeometry& shape)
     : shape_(shape), bands_(shape.c, shape.k, shape.n * shape.out_h() * shape.out_w(), ParallelThreads()) {}
 
 void DirectFilterGradient::Run(const float* x, const float* dy, float* dfilter, float* workspace) const {
-  const Conv2DShape& p = shape_;
+  const ConvolutionGeometry& p = shape_;
   const double cost = static_cast<double>(p.n * p.out_h() * p.out_w()) * static_cast<double>(p.r * p.s * p.c * p.k) /
                       static_cast<double>(kLanes * bands_.count());
   ParallelFor(bands_.count(), cost, [=, this](int64_t begin, int64_t end) {
@@ -145,7 +143,7 @@ void DirectFilterGradient::Run(const float* x, const float* dy, float* dfilter, 
 // Blocks of outputs that all taps read while they are in a cache: some whole lines, or a part of one.
 void DirectFilterGradient::RunBand(const Band& band, const float* x, const float* dy, float* dfilter,
                                    float* workspace) const {
-  const Conv2DShape& p = shape_;
+  const ConvolutionGeometry& p = shape_;
   const int64_t height = p.out_h(), width = p.out_w(), lines = p.n * height;
   simd::OuterProducts<float> products = bands_.Products(band, workspace);
   const int64_t most = bands_.rows(), of_block = std::max<int64_t>(most / width, 1);

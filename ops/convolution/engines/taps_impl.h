@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "ops/onednn/convolution.h"
+#include "ops/common/convolution_geometry.h"
 
 namespace belfry::ops {
 
@@ -22,10 +22,10 @@ inline Interval OnImage(int64_t outputs, int64_t inputs, int64_t stride, int64_t
 }
 
 // Lines and columns of outputs.
-inline Interval Rows(const onednn::Conv2DShape& p, int64_t r) {
+inline Interval Rows(const ConvolutionGeometry& p, int64_t r) {
   return OnImage(p.out_h(), p.h, p.stride_h, p.pad_top, r, p.dilation_h);
 }
-inline Interval Columns(const onednn::Conv2DShape& p, int64_t s) {
+inline Interval Columns(const ConvolutionGeometry& p, int64_t s) {
   return OnImage(p.out_w(), p.w, p.stride_w, p.pad_left, s, p.dilation_w);
 }
 

@@ -10,22 +10,22 @@
 
 #include <cstdint>
 
-#include "ops/onednn/convolution.h"
+#include "ops/common/convolution_geometry.h"
 
 namespace belfry::ops::depthwise {
 
 // True for filters of 3 x 3 without strides and dilation, and with at most two lines or columns of padding on a side.
 // Their kernels load each input once for the three outputs of a line that read it.
-bool Slides(const onednn::Conv2DShape& p);
+bool Slides(const ConvolutionGeometry& p);
 
 // y = x * filter [+ bias], then max(y, 0) if `relu`. `bias` may be null.
-void Forward(const onednn::Conv2DShape& p, const float* x, const float* filter, const float* bias, bool relu, float* y);
+void Forward(const ConvolutionGeometry& p, const float* x, const float* filter, const float* bias, bool relu, float* y);
 
 // REQUIRES: Slides(p).
-void BackpropInput(const onednn::Conv2DShape& p, const float* filter, const float* dy, float* dx);
+void BackpropInput(const ConvolutionGeometry& p, const float* filter, const float* dy, float* dx);
 
 // `workspace` has FilterWorkspace(p) floats.
-int64_t FilterWorkspace(const onednn::Conv2DShape& p);
-void BackpropFilter(const onednn::Conv2DShape& p, const float* x, const float* dy, float* dfilter, float* workspace);
+int64_t FilterWorkspace(const ConvolutionGeometry& p);
+void BackpropFilter(const ConvolutionGeometry& p, const float* x, const float* dy, float* dfilter, float* workspace);
 
 }  // namespace belfry::ops::depthwise

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "framework/base/status.h"
-#include "ops/convolution/pointwise_impl.h"
-#include "ops/onednn/primitive_kernel_impl.h"
+#include "ops/convolution/engines/product_impl.h"
+#include "ops/onednn/primitive.h"
 #include "ops/product/product_ops.h"
 #include "ops/simd/product_impl.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 // With x, y and the filter as matrices [N H W, C], [N H W, K] and [C, K], y = x filter and dx = dy filter^T. oneDNN's
 // code for processors without AVX-512 calls a product, too, but one for each image.
-bool IsProduct(const onednn::Conv2DShape& s) {
+bool IsProduct(const ConvolutionGeometry& s) {
   return s.dtype == DType::kFloat32 && s.groups == 1 && s.r * s.s == 1 && std::max({s.stride_h, s.stride_w}) == 1 &&
          std::max({s.pad_top, s.pad_bottom, s.pad_left, s.pad_right}) == 0 && !onednn::ProductsRepeat(s.dtype);
 }
@@ -35,25 +35,22 @@ Attrs ProductAttrs(Attrs attrs, bool transpose_a, bool transpose_b) {
   return attrs;
 }
 
-}  // namespace
+bool ProductServes(const ConvolutionNode& node) { return IsProduct(node.shape) && FillsRegisters(node.shape.k); }
+bool ProductServesData(const ConvolutionNode& node) { return IsProduct(node.shape) && FillsRegisters(node.shape.c); }
 
-bool ForwardIsProduct(const onednn::Conv2DShape& shape) { return IsProduct(shape) && FillsRegisters(shape.k); }
-bool BackpropInputIsProduct(const onednn::Conv2DShape& shape) { return IsProduct(shape) && FillsRegisters(shape.c); }
-
-absl::StatusOr<std::optional<Kernel>> PointwiseForward(const KernelSpec& spec, const onednn::Conv2DShape& shape) {
-  if (!HasElements(spec) || !ForwardIsProduct(shape)) return std::nullopt;
+MadeKernel MakeProductForward(const ConvolutionNode& node) {
+  const KernelSpec& spec = node.spec;
   const Attrs attrs = ProductAttrs(spec.attrs, false, false);
   std::vector<TensorSpec> inputs = {Matrix(spec.inputs[0]), Matrix(spec.inputs[1])};
-  const bool fused = spec.inputs.size() > 2;
-  if (fused) inputs.push_back(spec.inputs[2]);
+  if (node.has_bias()) inputs.push_back(spec.inputs[2]);
   const TensorSpec output = Matrix(spec.outputs[0]);
   const KernelSpec product{spec.name,   attrs,          inputs,        absl::MakeSpan(&output, 1),
                            spec.device, spec.constants, spec.prepared, spec.node};
-  return fused ? MakeFusedMatMul<float>(product) : MakeMatMul<float>(product);
+  return node.has_bias() ? MakeFusedMatMul<float>(product) : MakeMatMul<float>(product);
 }
 
-absl::StatusOr<std::optional<Kernel>> PointwiseBackpropInput(const KernelSpec& spec, const onednn::Conv2DShape& shape) {
-  if (!HasElements(spec) || !BackpropInputIsProduct(shape)) return std::nullopt;
+MadeKernel MakeProductBackwardData(const ConvolutionNode& node) {
+  const KernelSpec& spec = node.spec;
   const Attrs attrs = ProductAttrs({}, false, true);
   const TensorSpec inputs[] = {Matrix(spec.inputs[2]), Matrix(spec.inputs[1])};
   const TensorSpec output = Matrix(spec.outputs[0]);
@@ -67,5 +64,11 @@ absl::StatusOr<std::optional<Kernel>> PointwiseBackpropInput(const KernelSpec& s
   };
   return kernel;
 }
+
+}  // namespace
+
+const ConvolutionEngine kProductForward = {"product", &ProductServes, &MakeProductForward};
+const ConvolutionEngine kProductBackwardData = {"product", &ProductServesData, &MakeProductBackwardData,
+                                                /*fuses=*/false};
 
 }  // namespace belfry::ops

@@ -1,15 +1,13 @@
-#include "ops/convolution/conv2d_loops_impl.h"
+#include "ops/convolution/engines/loops_impl.h"
 
 #include "ops/common/op_rules_impl.h"
 
 namespace belfry::ops {
 namespace {
 
-using onednn::Conv2DShape;
-
 // Calls body(tap, ih, iw) for each tap r S + s of the window at output (oh, ow) that lies on the image, at (ih, iw).
 template <class Body>
-void ForEachTap(const Conv2DShape& p, int64_t oh, int64_t ow, const Body& body) {
+void ForEachTap(const ConvolutionGeometry& p, int64_t oh, int64_t ow, const Body& body) {
   for (int64_t r = 0; r < p.r; ++r) {
     const int64_t ih = oh * p.stride_h - p.pad_top + r * p.dilation_h;
     if (ih < 0 || ih >= p.h) continue;
@@ -23,7 +21,7 @@ void ForEachTap(const Conv2DShape& p, int64_t oh, int64_t ow, const Body& body) 
 }  // namespace
 
 template <class T>
-void Conv2DForwardLoops(const Conv2DShape& p, const T* x, const T* filter, T* y) {
+void Conv2DForwardLoops(const ConvolutionGeometry& p, const T* x, const T* filter, T* y) {
   using C = Compute<T>;
   const int64_t c_group = p.c / p.groups, k_group = p.k / p.groups, rows = p.out_h(), columns = p.out_w();
   const double cost = static_cast<double>(columns * p.k * p.r * p.s * c_group);
@@ -51,7 +49,7 @@ void Conv2DForwardLoops(const Conv2DShape& p, const T* x, const T* filter, T* y)
 }
 
 template <class T>
-void Conv2DBackpropInputLoops(const Conv2DShape& p, const T* filter, const T* dy, T* dx) {
+void Conv2DBackpropInputLoops(const ConvolutionGeometry& p, const T* filter, const T* dy, T* dx) {
   using C = Compute<T>;
   const int64_t c_group = p.c / p.groups, k_group = p.k / p.groups, rows = p.out_h(), columns = p.out_w();
   const double cost = static_cast<double>(p.w * p.c * p.r * p.s * k_group);
@@ -83,7 +81,7 @@ void Conv2DBackpropInputLoops(const Conv2DShape& p, const T* filter, const T* dy
 }
 
 template <class T>
-void Conv2DBackpropFilterLoops(const Conv2DShape& p, const T* x, const T* dy, T* dfilter) {
+void Conv2DBackpropFilterLoops(const ConvolutionGeometry& p, const T* x, const T* dy, T* dfilter) {
   using C = Compute<T>;
   const int64_t c_group = p.c / p.groups, k_group = p.k / p.groups, rows = p.out_h(), columns = p.out_w();
   const double cost = static_cast<double>(p.n * rows * columns * p.k);
@@ -109,13 +107,59 @@ void Conv2DBackpropFilterLoops(const Conv2DShape& p, const T* x, const T* dy, T*
   });
 }
 
-#define BELFRY_CONV2D_LOOPS(T)                                                           \
-  template void Conv2DForwardLoops<T>(const Conv2DShape&, const T*, const T*, T*);       \
-  template void Conv2DBackpropInputLoops<T>(const Conv2DShape&, const T*, const T*, T*); \
-  template void Conv2DBackpropFilterLoops<T>(const Conv2DShape&, const T*, const T*, T*)
+#define BELFRY_CONV2D_LOOPS(T)                                                                   \
+  template void Conv2DForwardLoops<T>(const ConvolutionGeometry&, const T*, const T*, T*);       \
+  template void Conv2DBackpropInputLoops<T>(const ConvolutionGeometry&, const T*, const T*, T*); \
+  template void Conv2DBackpropFilterLoops<T>(const ConvolutionGeometry&, const T*, const T*, T*)
 BELFRY_CONV2D_LOOPS(float);
 BELFRY_CONV2D_LOOPS(double);
 BELFRY_CONV2D_LOOPS(BFloat16);
 #undef BELFRY_CONV2D_LOOPS
+
+namespace {
+
+bool LoopsServe(const ConvolutionNode&) { return true; }
+
+// The kernel that run.operator()<T>(context) makes of the C++ type of the images.
+template <class Run>
+MadeKernel KernelOfDType(DType dtype, const Run& run) {
+  const auto kernel = [&]<class T>() {
+    return Kernel{[run](const KernelContext& context) {
+      run.template operator()<T>(context);
+      return absl::OkStatus();
+    }};
+  };
+  switch (dtype) {
+    case DType::kFloat64: return kernel.template operator()<double>();
+    case DType::kBFloat16: return kernel.template operator()<BFloat16>();
+    default: return kernel.template operator()<float>();
+  }
+}
+
+MadeKernel MakeLoopsForward(const ConvolutionNode& node) {
+  return KernelOfDType(node.shape.dtype, [shape = node.shape]<class T>(const KernelContext& context) {
+    Conv2DForwardLoops(shape, context.input<T>(0), context.input<T>(1), context.output<T>(0));
+  });
+}
+MadeKernel MakeLoopsBackwardData(const ConvolutionNode& node) {
+  return KernelOfDType(node.shape.dtype, [shape = node.shape]<class T>(const KernelContext& context) {
+    Conv2DBackpropInputLoops(shape, context.input<T>(1), context.input<T>(2), context.output<T>(0));
+  });
+}
+MadeKernel MakeLoopsBackwardWeights(const ConvolutionNode& node) {
+  return KernelOfDType(node.shape.dtype, [shape = node.shape]<class T>(const KernelContext& context) {
+    Conv2DBackpropFilterLoops(shape, context.input<T>(0), context.input<T>(2), context.output<T>(0));
+  });
+}
+
+constexpr ConvolutionEngine Loops(decltype(ConvolutionEngine::make) make) {
+  return {.name = "loops", .serves = &LoopsServe, .make = make, .fuses = false, .empty = true};
+}
+
+}  // namespace
+
+const ConvolutionEngine kLoopsForward = Loops(&MakeLoopsForward);
+const ConvolutionEngine kLoopsBackwardData = Loops(&MakeLoopsBackwardData);
+const ConvolutionEngine kLoopsBackwardWeights = Loops(&MakeLoopsBackwardWeights);
 
 }  // namespace belfry::ops
