@@ -21,17 +21,15 @@ absl::Status ReadInto(const Dataset& dataset, int64_t index, const Example& exam
   const auto thrown = [&](absl::string_view what) {
     return absl::InternalError(absl::StrCat("Dataset::Read of example ", index, " threw an exception: ", what));
   };
-  return CatchOutOfMemory("the reading of an example", [&]() -> absl::Status {
-    try {
-      return variation.has_value() ? dataset.ReadVaried(index, *variation, example) : dataset.Read(index, example);
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception& error) {
-      return thrown(error.what());
-    } catch (...) {
-      return thrown("of a type that is no std::exception");
-    }
-  });
+  try {
+    return variation.has_value() ? dataset.ReadVaried(index, *variation, example) : dataset.Read(index, example);
+  } catch (const std::bad_alloc& error) {
+    return OutOfMemory("the reading of an example", error);
+  } catch (const std::exception& error) {
+    return thrown(error.what());
+  } catch (...) {
+    return thrown("of a type that is no std::exception");
+  }
 }
 
 absl::StatusOr<std::vector<Tensor>> ReadExample(const Dataset& dataset, int64_t index) {

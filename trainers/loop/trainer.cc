@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
@@ -251,28 +252,32 @@ absl::Status Trainer::Run() {
   own_callbacks_.clear();
   state_.end_reason.reset();
   ends_ = false;
-  return CatchOutOfMemory("training", [this] {
-    state_.status = CatchOutOfMemory("training", [this] { return Train(); });
+  consistent_ = false;
+  // After an error, too, a checkpoint is saved, and callbacks are told of the end.
+  const auto part = [](absl::FunctionRef<absl::Status()> body) { return CatchOutOfMemory("training", body); };
+  bool started = false;
+  state_.status = part([&] {
+    RETURN_IF_ERROR(Start());
+    started = true;
+    return Train();
+  });
+  if (started) state_.status = part([&] { return Finish(state_.status); });
+  return part([&] {
     absl::Status status = state_.status;
     for (Callback* const callback : callbacks_) status.Update(callback->OnEnd(state_));
-    if (status.ok()) status = chain_.End(state_.steps, state_.stopped);
-    return status;
+    return status.ok() ? chain_.End(state_.steps, state_.stopped) : status;
   });
 }
 
 absl::Status Trainer::Train() {
-  RETURN_IF_ERROR(Start());
   const int64_t first = state_.steps;
   if (options_.steps > 0 && first >= options_.steps) {
     state_.Print(absl::StrCat("Nothing is left to train: ", first, " of ", options_.steps, " steps are done."));
   }
-  absl::Status status = CatchOutOfMemory("training", [this] {
-    RETURN_IF_ERROR(MakeUp());
-    return Loop();
-  });
+  RETURN_IF_ERROR(MakeUp());
+  RETURN_IF_ERROR(Loop());
   const bool untrained = state_.steps == first && evaluated_ != first && state_.stopped == 0;
-  if (status.ok() && options_.evaluate && untrained) status = Evaluate();
-  return Finish(std::move(status));
+  return options_.evaluate && untrained ? Evaluate() : absl::OkStatus();
 }
 
 // The records that an error kept an interrupted run from writing about the step that it saved, which is then saved as

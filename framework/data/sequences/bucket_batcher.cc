@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/check.h"
-#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/data/resume.h"
@@ -173,23 +172,19 @@ absl::StatusOr<Batch> BucketBatcher::Next() {
   if (options_.epochs > 0 && next_.epoch >= options_.epochs) {
     return absl::OutOfRangeError(absl::StrCat("end of data after ", Counted(options_.epochs, "epoch")));
   }
-  Slot* slot = nullptr;
-  RETURN_IF_ERROR(CatchOutOfMemory("the reading of a batch", [&]() -> absl::Status {
-    if (dealt_ != next_.epoch) {
-      epoch_ =
-          buckets_.Deal(options_.seed, next_.epoch, options_.shuffle, options_.batch_size, options_.drop_remainder);
-      dealt_ = next_.epoch;
-    }
-    const BucketBatch& batch = epoch_.batches[static_cast<size_t>(next_.batch)];
-    slot = &FreeSlot(batch);
-    return Make(batch, *slot);
-  }));
-  slot->position = next_;
-  slot->step = next_.epoch * batches_per_epoch_ + next_.batch;
-  next_ = slot->next = After(next_);
-  slot->taken = true;
+  if (dealt_ != next_.epoch) {
+    epoch_ = buckets_.Deal(options_.seed, next_.epoch, options_.shuffle, options_.batch_size, options_.drop_remainder);
+    dealt_ = next_.epoch;
+  }
+  const BucketBatch& batch = epoch_.batches[static_cast<size_t>(next_.batch)];
+  Slot& slot = FreeSlot(batch);
+  RETURN_IF_ERROR(Make(batch, slot));
+  slot.position = next_;
+  slot.step = next_.epoch * batches_per_epoch_ + next_.batch;
+  next_ = slot.next = After(next_);
+  slot.taken = true;
   ++on_loan_;
-  return Batch(*this, *slot);
+  return Batch(*this, slot);
 }
 
 void BucketBatcher::GiveBack(BatchContents& contents) {
