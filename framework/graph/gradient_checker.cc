@@ -11,6 +11,8 @@
 namespace belfry {
 namespace {
 
+constexpr int kProjections = 2;
+
 Tensor RandomWeights(const Shape& shape, PhiloxStream& random) {
   Tensor weights(DType::kFloat64, shape);
   for (int64_t i = 0; i < weights.elements(); ++i) weights.data<double>()[i] = 2 * random.NextFloat() - 1;
@@ -113,7 +115,7 @@ absl::Status CheckGradients(const Scope& scope, absl::Span<const Output> ys, abs
   }
   ASSIGN_OR_RETURN(const std::vector<Tensor> values, evaluate(ys, feeds));
   PhiloxStream random(options.seed, 0);
-  for (int projection = 0; projection < options.projections; ++projection) {
+  for (int projection = 0; projection < kProjections; ++projection) {
     std::vector<Tensor> weights;
     for (const Tensor& value : values) weights.push_back(RandomWeights(value.shape(), random));
     ASSIGN_OR_RETURN(const std::vector<Tensor> symbolic, SymbolicGradients(scope, ys, xs, weights, feeds, evaluate));

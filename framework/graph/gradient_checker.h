@@ -23,8 +23,7 @@ using Evaluator =
 struct GradientCheckOptions {
   double step = 1e-5;       // each element is moved by this, times max(1, |x|), both ways
   double tolerance = 1e-6;  // largest |symbolic - numeric|, relative to max(1, the largest gradient of that x)
-  int projections = 2;      // number of random directions in the space of the ys along which gradients are compared
-  uint64_t seed = 1;        // seed of these directions
+  uint64_t seed = 1;        // of the random directions in the space of the ys along which gradients are compared
 };
 
 // Checks the gradients of `ys` with respect to `xs` against central differences of sum(w * y), with random weights w in

@@ -17,6 +17,8 @@
 namespace belfry::io {
 namespace {
 
+constexpr absl::Duration kSyncEvery = absl::Minutes(2);
+
 constexpr char kFileVersion[] = "brain.Event:2";
 
 proto::Event EventAt(absl::Time time, int64_t step) {
@@ -39,11 +41,9 @@ absl::StatusOr<RecordWriter> CreateFile(const std::string& directory, absl::Time
 
 }  // namespace
 
-SummaryWriter::SummaryWriter(RecordWriter file, const SummaryWriterOptions& options)
-    : path_(file.path()), options_(options), file_(std::move(file)), synced_(SteadyNow()) {}
+SummaryWriter::SummaryWriter(RecordWriter file) : path_(file.path()), file_(std::move(file)), synced_(SteadyNow()) {}
 
-absl::StatusOr<std::unique_ptr<SummaryWriter>> SummaryWriter::Open(const std::string& directory,
-                                                                   const SummaryWriterOptions& options) {
+absl::StatusOr<std::unique_ptr<SummaryWriter>> SummaryWriter::Open(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) {
@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<SummaryWriter>> SummaryWriter::Open(const std::st
   }
   const absl::Time now = absl::Now();
   ASSIGN_OR_RETURN(RecordWriter file, CreateFile(directory, now));
-  std::unique_ptr<SummaryWriter> writer(new SummaryWriter(std::move(file), options));
+  std::unique_ptr<SummaryWriter> writer(new SummaryWriter(std::move(file)));
   proto::Event event = EventAt(now, 0);
   event.set_file_version(kFileVersion);
   RETURN_IF_ERROR(writer->WriteRecord(event.SerializeAsString()));
@@ -94,7 +94,7 @@ absl::Status SummaryWriter::WriteRecord(const std::string& event) {
   const MutexLock lock(mutex_);
   RETURN_IF_ERROR(file_.Write(event));
   const absl::Time now = SteadyNow();
-  if (now - synced_ < options_.sync_every) return absl::OkStatus();
+  if (now - synced_ < kSyncEvery) return absl::OkStatus();
   synced_ = now;
   return file_.Sync();
 }

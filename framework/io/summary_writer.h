@@ -15,11 +15,6 @@
 
 namespace belfry::io {
 
-struct SummaryWriterOptions {
-  absl::Duration sync_every = absl::Minutes(2);  // the most that a power failure can cost; a killed program loses
-                                                 // nothing
-};
-
 // Appends events to a new file "<directory>/events.out.tfevents.<seconds>.<host>.<pid>.<n>"; point TensorBoard at the
 // directory or at a parent. Each event is passed to the system as one whole record before its call returns.
 // Thread-safe: events of several threads are written one after the other.
@@ -29,8 +24,8 @@ struct SummaryWriterOptions {
 class SummaryWriter {
  public:
   // Creates the directory if it is missing, and the file, whose first record is the format's version, "brain.Event:2".
-  static absl::StatusOr<std::unique_ptr<SummaryWriter>> Open(const std::string& directory,
-                                                             const SummaryWriterOptions& options = {});
+  // It is synced every two minutes, the most that a power failure can cost.
+  static absl::StatusOr<std::unique_ptr<SummaryWriter>> Open(const std::string& directory);
 
   // Writes the values of step `step`; nothing if there are none.
   absl::Status Write(int64_t step, const Summary& summary);
@@ -46,11 +41,10 @@ class SummaryWriter {
   const std::string& path() const { return path_; }
 
  private:
-  SummaryWriter(RecordWriter file, const SummaryWriterOptions& options);
+  explicit SummaryWriter(RecordWriter file);
   absl::Status WriteRecord(const std::string& event);
 
   const std::string path_;
-  const SummaryWriterOptions options_;
   Mutex mutex_;
   RecordWriter file_ ABSL_GUARDED_BY(mutex_);
   absl::Time synced_ ABSL_GUARDED_BY(mutex_);

@@ -144,7 +144,6 @@ class Exporter {
   std::string NameOfConstant(const Output& output) const;
   Form FormOf(const Output& output, Layout layout) const;
   void AddInputs();
-  void AddOutput(const NamedOutput& output, GraphProto& graph);
   void SetShape(const std::string& name, const Output& value, ValueInfoProto& info) const;
 
   const SavedModel& model_;

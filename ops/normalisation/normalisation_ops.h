@@ -28,8 +28,8 @@ void AddMomentsGpuKernels(KernelTable& table);    // moments.cu
 // Arguments of BatchNorm and, except for the addend, BatchNormRelu and BatchNormRelu6; BatchNormAddRelu has
 // them all.
 namespace batch_norm {
-inline constexpr int kX = 0, kScale = 1, kOffset = 2, kAddend = 3;  // inputs
-inline constexpr int kY = 0, kMean = 1, kVariance = 2;              // outputs
+inline constexpr int kX = 0, kScale = 1, kOffset = 2;   // inputs
+inline constexpr int kY = 0, kMean = 1, kVariance = 2;  // outputs
 }  // namespace batch_norm
 // Inputs of BatchNormInference.
 namespace batch_norm_inference {

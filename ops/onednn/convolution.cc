@@ -84,11 +84,10 @@ absl::StatusOr<ConvolutionProblem> MakeProblem(const ConvolutionGeometry& s, DTy
   return p;
 }
 
-// Returns the first attempt that is not the library's reference implementation, otherwise the first one that exists.
-// `make` returns an empty descriptor if the library has no implementation.
+// Returns the first attempt that is not the library's reference implementation. `make` returns an empty descriptor if
+// the library has no implementation.
 template <class Desc, class Make>
-absl::StatusOr<Desc> Choose(const std::string& what, const std::vector<Layouts>& attempts, bool allow_reference,
-                            Make make) {
+absl::StatusOr<Desc> Choose(const std::string& what, const std::vector<Layouts>& attempts, Make make) {
   Desc reference;
   for (const Layouts& layouts : attempts) {
     Desc desc = make(layouts);
@@ -97,8 +96,7 @@ absl::StatusOr<Desc> Choose(const std::string& what, const std::vector<Layouts>&
     if (!reference) reference = desc;
   }
   if (!reference) return absl::UnimplementedError(absl::StrCat(what, ": oneDNN has no implementation"));
-  if (!allow_reference) return OnlyReference(what, reference.impl_info_str());
-  return reference;
+  return OnlyReference(what, reference.impl_info_str());
 }
 
 dnnl::convolution_forward::primitive_desc Forward(const ConvolutionProblem& p, const Layouts& l,
@@ -134,8 +132,7 @@ absl::StatusOr<Primitive> Conv2DForward(const ConvolutionGeometry& shape, const 
     const auto make = [&](const Layouts& layouts) {
       return Forward(p, layouts, options.bias ? &bias : nullptr, options.post_ops);
     };
-    ASSIGN_OR_RETURN(const auto desc, Choose<dnnl::convolution_forward::primitive_desc>(what, p.Attempts(false),
-                                                                                        options.allow_reference, make));
+    ASSIGN_OR_RETURN(const auto desc, Choose<dnnl::convolution_forward::primitive_desc>(what, p.Attempts(false), make));
     Builder builder;
     const auto x = builder.Input(0, p.plain.x, desc.src_desc());
     const auto weights = builder.Input(1, p.plain.weights, desc.weights_desc());
@@ -153,7 +150,7 @@ absl::StatusOr<Primitive> Conv2DForward(const ConvolutionGeometry& shape, const 
   });
 }
 
-absl::StatusOr<Primitive> Conv2DBackwardData(const ConvolutionGeometry& shape, bool allow_reference) {
+absl::StatusOr<Primitive> Conv2DBackwardData(const ConvolutionGeometry& shape) {
   const std::string what = absl::StrCat("gradient of x of ", shape.DebugString());
   ASSIGN_OR_RETURN(const ConvolutionProblem p, MakeProblem(shape, shape.dtype));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
@@ -166,8 +163,8 @@ absl::StatusOr<Primitive> Conv2DBackwardData(const ConvolutionGeometry& shape, b
                                                                p.pads_high);
     };
     const bool few_channels = shape.groups == 1 && shape.c < kFewChannels;
-    ASSIGN_OR_RETURN(const auto desc, Choose<dnnl::convolution_backward_data::primitive_desc>(
-                                          what, p.Attempts(few_channels), allow_reference, make));
+    ASSIGN_OR_RETURN(const auto desc,
+                     Choose<dnnl::convolution_backward_data::primitive_desc>(what, p.Attempts(few_channels), make));
     Builder builder;
     const auto dy = builder.Input(0, p.plain.y, desc.diff_dst_desc());
     const auto weights = builder.Input(1, p.plain.weights, desc.weights_desc());
@@ -197,8 +194,8 @@ absl::StatusOr<Primitive> Conv2DBackwardWeights(const ConvolutionGeometry& shape
       return DescribeBackward<Convolution>(target, hint, direct, l.x, l.weights, bias, l.y, p.strides, p.dilations,
                                            p.pads_low, p.pads_high);
     };
-    ASSIGN_OR_RETURN(const auto desc, Choose<dnnl::convolution_backward_weights::primitive_desc>(
-                                          what, p.Attempts(false), options.allow_reference, make));
+    ASSIGN_OR_RETURN(const auto desc,
+                     Choose<dnnl::convolution_backward_weights::primitive_desc>(what, p.Attempts(false), make));
     Builder builder;
     const auto x = builder.Input(0, p.plain.x, desc.src_desc());
     const auto dy = builder.Input(1, p.plain.y, desc.diff_dst_desc());

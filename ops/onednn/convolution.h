@@ -16,21 +16,19 @@ namespace belfry::ops::onednn {
 struct Conv2DForwardOptions {
   bool bias = false;  // [k], of the shape's dtype
   Epilogue post_ops;
-  bool allow_reference = false;
 };
 
 // Inputs x, weights[, bias]; output y.
 absl::StatusOr<Primitive> Conv2DForward(const ConvolutionGeometry& shape, const Conv2DForwardOptions& options = {});
 
 // Inputs dy, weights; output dx.
-absl::StatusOr<Primitive> Conv2DBackwardData(const ConvolutionGeometry& shape, bool allow_reference = false);
+absl::StatusOr<Primitive> Conv2DBackwardData(const ConvolutionGeometry& shape);
 
 struct Conv2DBackwardWeightsOptions {
   bool bias = false;  // also computes the gradient of the bias
   // Dtype of the gradients: the shape's, or float32, for example for a bfloat16 convolution that updates float32 master
   // weights.
   DType gradient_dtype = DType::kFloat32;
-  bool allow_reference = false;
 };
 
 // Inputs x, dy; outputs dweights[, dbias].

@@ -232,9 +232,7 @@ absl::StatusOr<Primitive> MatMul(const MatMulShape& shape, const MatMulOptions& 
     const Descs single = MakeDescs(p, false, type, output_type);
     const auto single_desc = Make(single, options);
     if (!single_desc) return absl::UnimplementedError(absl::StrCat(what, ": oneDNN has no implementation"));
-    if (IsReference(single_desc.impl_info_str()) && !options.allow_reference) {
-      return OnlyReference(what, single_desc.impl_info_str());
-    }
+    if (IsReference(single_desc.impl_info_str())) return OnlyReference(what, single_desc.impl_info_str());
     if (repeat && !Repeats(single_desc)) return SplitsSums(what);
     return Unrolled(p, single, single_desc, options);
   });

@@ -28,7 +28,6 @@ struct MatMulShape {
 struct MatMulOptions {
   bool bias = false;  // [n], added to every row
   Epilogue post_ops;
-  bool allow_reference = false;
 };
 
 // Inputs a, b[, bias]; output y. Where ProductsRepeat(dtype), y has the same bits for any number of threads: long sums

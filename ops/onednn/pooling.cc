@@ -66,12 +66,12 @@ std::string Pool2DShape::DebugString() const {
                          stride_w, pad_top, pad_bottom, pad_left, pad_right);
 }
 
-absl::StatusOr<Primitive> Pool2DForward(const Pool2DShape& shape, bool training, bool allow_reference) {
+absl::StatusOr<Primitive> Pool2DForward(const Pool2DShape& shape, bool training) {
   const std::string what = shape.DebugString();
   ASSIGN_OR_RETURN(const PoolProblem p, MakeProblem(shape));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
     const auto desc = Forward(p, training);
-    if (IsReference(desc.impl_info_str()) && !allow_reference) return OnlyReference(what, desc.impl_info_str());
+    if (IsReference(desc.impl_info_str())) return OnlyReference(what, desc.impl_info_str());
     Builder builder;
     const auto x = builder.Input(0, p.x);
     const auto y = builder.Output(0, p.y);
@@ -88,7 +88,7 @@ absl::StatusOr<Primitive> Pool2DForward(const Pool2DShape& shape, bool training,
   });
 }
 
-absl::StatusOr<Primitive> Pool2DBackward(const Pool2DShape& shape, bool allow_reference) {
+absl::StatusOr<Primitive> Pool2DBackward(const Pool2DShape& shape) {
   const std::string what = absl::StrCat("gradient of ", shape.DebugString());
   ASSIGN_OR_RETURN(const PoolProblem p, MakeProblem(shape));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
@@ -97,7 +97,7 @@ absl::StatusOr<Primitive> Pool2DBackward(const Pool2DShape& shape, bool allow_re
     const auto desc = WithWindow<Pooling>(p.window, [&](const auto&... window) {
       return DescribeBackward<Pooling>(target, Forward(p, /*training=*/true), p.kind, p.x, p.y, window...);
     });
-    if (IsReference(desc.impl_info_str()) && !allow_reference) return OnlyReference(what, desc.impl_info_str());
+    if (IsReference(desc.impl_info_str())) return OnlyReference(what, desc.impl_info_str());
     Builder builder;
     const auto dy = builder.Input(0, p.y);
     const auto dx = builder.Output(0, p.x);

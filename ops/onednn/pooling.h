@@ -32,9 +32,9 @@ struct Pool2DShape {
 
 // Input x; outputs y and, for a maximum in training, saved_bytes() with the winners for the backward pass. Ties go to
 // the first element in row-major order.
-absl::StatusOr<Primitive> Pool2DForward(const Pool2DShape& shape, bool training, bool allow_reference = false);
+absl::StatusOr<Primitive> Pool2DForward(const Pool2DShape& shape, bool training);
 
-// Inputs dy and, for a maximum, the winners; output dx. saved_bytes() equals the forward pass's.
-absl::StatusOr<Primitive> Pool2DBackward(const Pool2DShape& shape, bool allow_reference = false);
+// Inputs dy and, for a maximum, the winners; output dx. saved_bytes() equals that of the forward pass.
+absl::StatusOr<Primitive> Pool2DBackward(const Pool2DShape& shape);
 
 }  // namespace belfry::ops::onednn

@@ -18,7 +18,7 @@ namespace belfry::ops::onednn {
 // faster with its own layouts, the primitive reorders through its workspace.
 //
 // The library's implementation is chosen when the primitive is made. If only the library's slow reference loops exist,
-// making fails with Unimplemented, unless `allow_reference` is set.
+// making fails with Unimplemented.
 //
 // Not thread-safe: one Run at a time per object; different objects are independent. A primitive is made for the
 // ParallelThreads() (framework/base/parallel.h) of the constructing thread, and runs with that many threads wherever it

@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "framework/compiler/plan.h"
 
 namespace belfry {
@@ -48,10 +47,5 @@ struct PlanCertificate {
 // user's line. Takes time in proportion to operands times streams, feeds, replicas and ranks of collectives, and to
 // nodes times updated variables (./dev bench compile_time). Thread-safe.
 absl::StatusOr<PlanCertificate> VerifyPlan(const Plan& plan);
-
-// Proves of the plans of all processes of a run, each of which VerifyPlan has passed, that they meet: all devices of
-// all of them come to the same collectives that span processes, in one order, with the same reduction, number of ranks,
-// shapes and dtypes, and each rank is in one process. Internal: what is wrong. Thread-safe.
-absl::Status VerifyTogether(absl::Span<const Plan* const> plans);
 
 }  // namespace belfry
