@@ -171,8 +171,8 @@ absl::StatusOr<DeviceName> Merge(DeviceName target, const DeviceName& other, Mer
   if (mode == MergeMode::kHard && ids_differ) return incompatible("ids");
 
   target = MergeOverride(std::move(target), other);
-  if (mode == MergeMode::kSoft && types_differ) target.type.reset();
-  if (mode == MergeMode::kSoft && (types_differ || ids_differ)) target.id.reset();
+  if (types_differ) target.type.reset();
+  if (types_differ || ids_differ) target.id.reset();
   return target;
 }
 

@@ -60,9 +60,8 @@ bool IsDifferentAddressSpace(const DeviceName& a, const DeviceName& b);
 
 // The rule of Merge for a type or id that both names set to different values. Job, replica and task must always agree.
 enum class MergeMode {
-  kHard,      // an error
-  kSoft,      // different types: type and id are unset; different ids: the id is unset
-  kOverride,  // type and id of `other` win; if `other` has no id, `target` keeps its own
+  kHard,  // an error
+  kSoft,  // different types: type and id are unset; different ids: the id is unset
 };
 // The constraints of both names combined. Where they contradict each other, InvalidArgument "Cannot merge devices with
 // incompatible types: 'A' and 'B'" (or jobs, replicas, tasks, ids).

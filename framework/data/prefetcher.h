@@ -84,7 +84,6 @@ class Prefetcher final : public BatchSource {
 
   const PrefetcherOptions& options() const { return options_; }
   const Dataset& dataset() const { return dataset_; }
-  int64_t examples_per_epoch() const { return dataset_.size(); }
 
  private:
   struct Slot;

@@ -40,7 +40,6 @@ inline constexpr char kLosses[] = "losses";         // summed by TotalLoss
 inline constexpr char kUpdateOps[] = "update_ops";  // to run with every training step (moving averages)
 inline constexpr char kSummaries[] = "summaries";
 inline constexpr char kTrainModels[] = "train_model";
-inline constexpr char kPredictions[] = "predict";
 
 // True if `path` lies in the name scope `scope`, compared by whole components: "tower_1" or "tower_1/" contains
 // "tower_1/x" and "tower_1", but not "tower_10/x". The empty scope contains everything.

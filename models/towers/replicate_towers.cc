@@ -46,7 +46,7 @@ std::vector<TowerUpdates> MakeUpdates(const Scope& root, absl::Span<const BuiltT
                                       const ReplicateOptions& options, const optim::LossScale* loss_scale) {
   std::vector<TowerUpdates> updates;
   if (options.variable_update == VariableUpdate::kParameterDevice) {
-    const Scope scope = root.NameScope("update/").Device(options.parameter_device);
+    const Scope scope = root.NameScope("update/").Device(kParameterDevice);
     updates.emplace_back(scope, towers[0].rank, options, loss_scale);
     return updates;
   }

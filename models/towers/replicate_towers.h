@@ -22,8 +22,8 @@ namespace belfry::models {
 // The placement of variables, and of the updates by gradients.
 enum class VariableUpdate {
   kReplicated,       // a copy on every device; gradients are all-reduced; every copy applies the same update
-  kParameterDevice,  // TensorFlow 1's scheme: one copy on `parameter_device`, which all towers read; gradients are
-                     // averaged and applied there
+  kParameterDevice,  // TensorFlow 1's scheme: one copy on /cpu:0, which all towers read; gradients are averaged and
+                     // applied there
   kIndependent,      // a copy on every device without averaging; the difference in speed is the cost of averaging
 };
 absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name);  // "replicated", "parameter_device" ...
@@ -50,7 +50,6 @@ struct ReplicateOptions {
   int series = 1;
   VariableUpdate variable_update = VariableUpdate::kReplicated;
   BatchNormPolicy batch_norm = BatchNormPolicy::kPerTower;
-  std::string parameter_device = "/cpu:0";
   // Bytes of gradients to average together; a bucket's average starts as soon as its last gradient exists. 0:
   // DefaultBucketBytes of the devices. The same in all processes, so it must not be 0 where these have different kinds
   // of devices.

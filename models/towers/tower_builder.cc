@@ -129,7 +129,7 @@ std::vector<BuiltTower> AddInputs(const Scope& root, const DeviceSet& devices, a
     const bool one_copy = options.variable_update == VariableUpdate::kParameterDevice;
     if (one_copy) {
       const Reuse reuse = built.empty() ? Reuse::kNever : Reuse::kAlways;
-      scope = scope.VariableDevice(options.parameter_device).ReuseVariables(reuse);
+      scope = scope.VariableDevice(kParameterDevice).ReuseVariables(reuse);
     } else {
       scope = scope.Replica(number);
     }

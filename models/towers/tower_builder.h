@@ -15,6 +15,8 @@
 
 namespace belfry::models {
 
+inline constexpr char kParameterDevice[] = "/cpu:0";  // of VariableUpdate::kParameterDevice
+
 // Adds the inputs of this process's towers, each in its name scope and on its device, and exchanges the numbers of
 // their examples with other processes. `towers`: the number of towers of all processes; with towers in series, of
 // devices. After an error, which sticks to the graph, some may be missing.

@@ -66,7 +66,6 @@ class BucketBatcher final : public BatchSource {
   absl::StatusOr<std::vector<std::string>> Settings() const override;
 
   const Buckets& buckets() const { return buckets_; }
-  int64_t examples_per_epoch() const { return dataset_.size(); }
   // The share of padding among the steps of an epoch's batches, smaller ones included.
   double padding() const;
 

@@ -24,7 +24,6 @@ std::string Merged(const char* target, const char* other, MergeMode mode) {
 }
 std::string Hard(const char* target, const char* other) { return Merged(target, other, MergeMode::kHard); }
 std::string Soft(const char* target, const char* other) { return Merged(target, other, MergeMode::kSoft); }
-std::string Override(const char* target, const char* other) { return Merged(target, other, MergeMode::kOverride); }
 std::string Nested(const char* outer, const char* inner) {
   return MergeOverride(Parsed(outer), Parsed(inner)).ToString();
 }
@@ -84,7 +83,7 @@ TEST(DeviceMatch, HardMergeTakesWhatIsSet) {
     EXPECT_EQ(Hard(a, b), merged);
     EXPECT_EQ(Hard(b, a), merged);
     EXPECT_EQ(Soft(a, b), merged);
-    EXPECT_EQ(Override(a, b), merged);
+    EXPECT_EQ(Nested(a, b), merged);
   }
 }
 
@@ -108,16 +107,6 @@ TEST(DeviceMatch, SoftMergeDropsWhatContradicts) {
   EXPECT_THAT(Soft("/job:foo", "/job:bar"), HasSubstr("incompatible jobs"));
   EXPECT_THAT(Soft("/replica:0", "/replica:1"), HasSubstr("incompatible replicas"));
   EXPECT_THAT(Soft("/task:0", "/task:1"), HasSubstr("incompatible tasks"));
-}
-
-TEST(DeviceMatch, OverrideMergeLetsTheOtherDeviceHold) {
-  EXPECT_EQ(Override("/job:foo/gpu:1", "/cpu:0"), "/job:foo/device:CPU:0");
-  EXPECT_EQ(Override("/gpu:1", "/device:CPU"), "/device:CPU:1");
-  EXPECT_EQ(Override("/gpu:1", "/gpu:2"), "/device:GPU:2");
-  EXPECT_EQ(Override("/gpu:1", "/job:a/device:*"), "/job:a/device:GPU:1");
-  EXPECT_THAT(Override("/job:foo", "/job:bar"), HasSubstr("incompatible jobs"));
-  EXPECT_THAT(Override("/replica:0", "/replica:1"), HasSubstr("incompatible replicas"));
-  EXPECT_THAT(Override("/task:0", "/task:1"), HasSubstr("incompatible tasks"));
 }
 
 TEST(DeviceMatch, ScopesNestFieldByField) {
