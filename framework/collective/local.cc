@@ -8,6 +8,7 @@
 #include "framework/base/status.h"
 #include "framework/collective/collective.h"
 #include "framework/collective/gpu_module.h"
+#include "framework/collective/tower_tree.h"
 
 namespace belfry {
 namespace {
@@ -15,8 +16,6 @@ namespace {
 // Elements summed at a time: few enough that the sums stay in the first-level cache while each rank's data is streamed
 // through once.
 constexpr int64_t kBlock = 1024;
-// Sums that wait for others to be added to: one for each binary digit of a rank's number.
-constexpr int kMaxWaiting = 31;
 
 template <class T>
 struct Accumulator {
@@ -49,8 +48,7 @@ T ToResult(A sum) {
   return sum == sum ? static_cast<T>(sum) : std::numeric_limits<T>::quiet_NaN();
 }
 
-// The sums of a block that wait for others to be added to. Adds up ranks as the bits of a binary counter carry: those
-// of [k 2^l, (k + 1) 2^l) first, for each l, so that a device can add up its own, and send one sum.
+// The sums of a block that wait for others to be added to, in the order of tower_tree.h.
 template <class A>
 class TreeSum {
  public:
@@ -69,7 +67,7 @@ class TreeSum {
     }
     A* const to = waiting_[count_ - 1];
     for (int64_t i = 0; i < n && weight != A{0}; ++i) to[i] += A{0} + weight * static_cast<A>(data[i]);
-    for (size_t carry = rank / 2; carry % 2 == 1; carry /= 2) AddLast(n);
+    for (int carries = TreeCarries(rank); carries > 1; --carries) AddLast(n);
   }
   // The sum of all.
   const A* Finish(int64_t n) {
@@ -84,7 +82,7 @@ class TreeSum {
     for (int64_t i = 0; i < n; ++i) waiting_[count_ - 1][i] += waiting_[count_][i];
   }
 
-  A waiting_[kMaxWaiting][kBlock];
+  A waiting_[kMaxWaitingRanks][kBlock];
   int count_ = 0;
 };
 

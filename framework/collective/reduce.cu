@@ -5,12 +5,12 @@
 
 #include "framework/base/status.h"
 #include "framework/collective/gpu_reduce.h"
+#include "framework/collective/tower_tree.h"
 #include "framework/device/cuda/launch.h"
 
 namespace belfry {
 namespace {
 
-constexpr int kMaxWaiting = 31;  // one for each binary digit of a rank's number
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 template <class T>
@@ -33,14 +33,13 @@ absl::Status Reduce(Stream& stream, const RankEntry* entries, int ranks, int64_t
   using S = gpu::Stored<T>;
   using A = Accumulator<T>;
   return gpu::ForEach(stream, elements, [=] BELFRY_GPU(int64_t i) {
-    // The order is that of TreeSum in local.cc.
-    A waiting[kMaxWaiting];
+    A waiting[kMaxWaitingRanks];
     int count = 0;
     for (int r = 0; r < ranks; ++r) {
       const A factor = static_cast<A>(entries[r].factor);
       A sum = 0;
       if (factor != A{0}) sum += factor * static_cast<A>(gpu::Widen(static_cast<const S*>(entries[r].data)[i]));
-      for (int carry = r; carry % 2 == 1; carry /= 2) sum = waiting[--count] + sum;
+      for (int carries = TreeCarries(r); carries > 0; --carries) sum = waiting[--count] + sum;
       waiting[count++] = sum;
     }
     A sum = waiting[--count];

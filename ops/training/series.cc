@@ -9,6 +9,7 @@
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
+#include "framework/collective/tower_tree.h"
 #include "ops/common/compute_impl.h"
 #include "ops/training.h"
 #include "ops/training/training_ops.h"
@@ -54,8 +55,8 @@ absl::StatusOr<Kernel> MakeAddToSeries(const KernelSpec& spec) {
     const auto weight = static_cast<C>(context.input<float>(2)[0]);
     const int64_t index = context.input<int64_t>(3)[0];
     RETURN_IF_ERROR(CheckIndex(index, series));
-    const uint64_t merges = SeriesMerges(index, series);
-    C* const to = sums + SeriesSum(index, series) * n;
+    const uint64_t merges = TreeMerges(index, series);
+    C* const to = sums + TreeLevel(index, series) * n;
     ParallelFor(n, static_cast<double>(2 + absl::popcount(merges)), [&](int64_t begin, int64_t end) {
       constexpr int64_t kBlock = 512;
       C block[kBlock];

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "framework/base/status.h"
+#include "framework/collective/tower_tree.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/kernel_table.h"
 #include "ops/gpu/divider_impl.h"
@@ -17,7 +18,7 @@ absl::Status AddToSeries(Stream& stream, int64_t n, int64_t series, gpu::Compute
   using C = gpu::Compute<T>;
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
     if (*index < 0 || *index >= series) return;
-    const uint64_t merges = SeriesMerges(*index, series);
+    const uint64_t merges = TreeMerges(*index, series);
     // The product of floats is exact in double, so it is rounded before it is added.
     C sum = 0;
     if (*weight != 0) {
@@ -26,7 +27,7 @@ absl::Status AddToSeries(Stream& stream, int64_t n, int64_t series, gpu::Compute
     for (int64_t level = 0; merges >> level != 0; ++level) {
       if ((merges >> level & 1) != 0) sum = sums[level * n + i] + sum;
     }
-    sums[SeriesSum(*index, series) * n + i] = sum;
+    sums[TreeLevel(*index, series) * n + i] = sum;
   });
 }
 

@@ -6,6 +6,7 @@
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
+#include "framework/collective/tower_tree.h"
 #include "ops/common/compute_impl.h"
 #include "ops/training.h"
 #include "ops/training/training_ops.h"

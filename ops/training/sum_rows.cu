@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "framework/base/status.h"
+#include "framework/collective/tower_tree.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/kernel_table.h"
 #include "ops/gpu/divider_impl.h"

@@ -46,30 +46,6 @@ inline absl::StatusOr<RowsShape> RowsToSum(const KernelSpec& spec) {
   return absl::UnimplementedError("more than 2^31 - 1 rows");
 }
 
-// The order in which MeanRows adds up towers, that of a tree over all of them (TreeSum in
-// framework/collective/local.cc): whether the sums that end with towers a < b are added to each other before tower c
-// comes, because it is in no subtree that has both. With towers in ascending order fewer than kMaxWaitingSums sums
-// wait.
-inline constexpr int kMaxWaitingSums = 64;
-constexpr bool AddsUpBefore(uint64_t a, uint64_t b, uint64_t c) {
-  // True if the highest bit of b ^ c is not below that of a ^ b.
-  const uint64_t low = a ^ b, high = b ^ c;
-  return !(high < low && high < (high ^ low));
-}
-
-// The sums that wait in a series are the set bits of the number of towers before: sum k is of 2^k towers.
-// The sums, as bits, that the value of tower `index` is added to, the lowest first: those into which a binary counter
-// carries, and all for the last tower.
-constexpr uint64_t SeriesMerges(uint64_t index, uint64_t series) {
-  return index + 1 == series ? index : index & ~(index + 1);
-}
-// The number of the sum that this makes.
-constexpr int64_t SeriesSum(uint64_t index, uint64_t series) {
-  int64_t carry = 0;
-  for (; index + 1 != series && index % 2 == 1; index /= 2) ++carry;
-  return carry;
-}
-
 // In the CUDA module.
 void AddAverageGpuKernels(KernelTable& table);     // average.cu
 void AddClipGpuKernels(KernelTable& table);        // clip.cu
