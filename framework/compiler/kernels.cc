@@ -6,7 +6,7 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "framework/compiler/fused_elementwise.h"
-#include "framework/compiler/generated/generated_kernel.h"
+#include "framework/compiler/elementwise_codegen/generated_kernel.h"
 #include "framework/compiler/plan_report.h"
 #include "framework/device/described_gpu.h"
 #include "framework/graph/infer.h"

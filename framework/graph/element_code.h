@@ -1,5 +1,5 @@
 // The C++ text of element-wise ops, from which kernels are generated for devices that compile them
-// (compiler/generated/kernel_source.h).
+// (compiler/elementwise_codegen/kernel_source.h).
 #pragma once
 
 #include <functional>

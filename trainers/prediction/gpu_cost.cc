@@ -9,7 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "framework/base/memory/hash_table.h"
-#include "framework/compiler/generated/kernel_source.h"
+#include "framework/compiler/elementwise_codegen/kernel_source.h"
 #include "framework/compiler/plan.h"
 #include "framework/compiler/plan_report.h"
 

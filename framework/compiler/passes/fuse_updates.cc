@@ -7,7 +7,7 @@
 
 #include "absl/algorithm/container.h"
 #include "framework/base/memory/hash_table.h"
-#include "framework/compiler/generated/kernel_source.h"
+#include "framework/compiler/elementwise_codegen/kernel_source.h"
 #include "framework/compiler/passes/passes.h"
 #include "framework/graph/infer.h"
 

@@ -1,4 +1,4 @@
-#include "framework/compiler/generated/kernel_source.h"
+#include "framework/compiler/elementwise_codegen/kernel_source.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "framework/compiler/generated/prelude.h"
+#include "framework/compiler/elementwise_codegen/prelude.h"
 #include "framework/graph/infer.h"
 
 namespace belfry {

@@ -1,4 +1,4 @@
-#include "framework/compiler/generated/prelude.h"
+#include "framework/compiler/elementwise_codegen/prelude.h"
 
 namespace belfry {
 

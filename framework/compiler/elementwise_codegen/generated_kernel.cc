@@ -1,4 +1,4 @@
-#include "framework/compiler/generated/generated_kernel.h"
+#include "framework/compiler/elementwise_codegen/generated_kernel.h"
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 #include "framework/base/cores.h"
 #include "framework/base/status.h"
 #include "framework/base/thread.h"
-#include "framework/compiler/generated/kernel_source.h"
+#include "framework/compiler/elementwise_codegen/kernel_source.h"
 #include "framework/device/described_gpu.h"
 
 namespace belfry {
