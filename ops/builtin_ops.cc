@@ -1,6 +1,7 @@
 #include "ops/builtin_ops.h"
 
 #include "framework/base/module.h"
+#include "framework/compiler/elementwise_codegen/generated_kernel.h"
 #include "framework/graph/kernel_table.h"
 #include "ops/activation/activation_ops.h"
 #include "ops/attention/attention_ops.h"
@@ -89,13 +90,20 @@ constexpr void (*kTrainingOps[])(OpRegistry& registry) = {
     RegisterLarsOps, RegisterIncrementOps, RegisterLossScaleOps, RegisterScheduleOps, RegisterSumRowsOps,
     RegisterDenseRowsOps, RegisterSeriesOps};
 
-// None where there is no module: then there are no GPUs either. Those that are only described (device/described_gpu.h)
-// need kernels and no driver, which CudaModule would ask for.
+// The module's kernels, and generated ones of the element-wise ops that it has none of. None where there is no module:
+// then there are no GPUs either. Those that are only described (device/described_gpu.h) need kernels and no driver,
+// which CudaModule would ask for.
 KernelTable LoadGpuKernels() {
   KernelTable table;
   const absl::StatusOr<Module> module = Module::Load("cuda");
   const auto* const kernels = module.ok() ? module->Find<GpuKernels>("ops") : nullptr;
-  if (kernels != nullptr) kernels->add(table);
+  if (kernels == nullptr) return table;
+  const OpRegistry& registry = BuiltinOps();
+  for (const auto& [name, op] : registry.ops()) {
+    if (op.element_code == nullptr) continue;
+    table.AddKernels(name, GeneratedKernels(op, "GPU", registry.element_declarations()));
+  }
+  kernels->add(table);
   return table;
 }
 

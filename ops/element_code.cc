@@ -41,10 +41,9 @@ std::vector<int> AllInputs(const KernelSpec& spec) {
   return inputs;
 }
 
-// `function` with "{T}" for the type in which input `of` is computed, and "{name}" for an attribute.
-std::string Fill(const KernelSpec& spec, absl::string_view function, int of) {
-  std::vector<std::pair<std::string, std::string>> names = {
-      {"{T}", std::string(ComputeType(spec.inputs[static_cast<size_t>(of)].dtype))}};
+// `function` with "{T}" for the type in which input 0 is computed, and "{name}" for an attribute.
+std::string Fill(const KernelSpec& spec, absl::string_view function) {
+  std::vector<std::pair<std::string, std::string>> names = {{"{T}", std::string(ComputeType(spec.inputs[0].dtype))}};
   for (const auto& [name, value] : spec.attrs.values()) {
     if (const double* number = std::get_if<double>(&value)) {
       names.emplace_back(absl::StrCat("{", name, "}"), Number(*number));
@@ -53,30 +52,11 @@ std::string Fill(const KernelSpec& spec, absl::string_view function, int of) {
   return absl::StrReplaceAll(function, names);
 }
 
-// An op whose kernel is a functor of all its inputs.
-ElementCodeFactory Map(std::string function, int of = 0) {
-  return [function = std::move(function), of](const KernelSpec& spec) -> std::optional<ElementCode> {
-    return ElementCode{.function = Fill(spec, function, of), .operands = AllInputs(spec)};
-  };
-}
-// The same, but not of integers.
-ElementCodeFactory FloatMap(std::string function) {
-  return [map = Map(std::move(function))](const KernelSpec& spec) -> std::optional<ElementCode> {
-    if (IsInteger(spec.inputs[0].dtype)) return std::nullopt;
-    return map(spec);
-  };
-}
 // A functor of input 0 alone.
 ElementCodeFactory MapOfFirst(std::string function) {
   return [function = std::move(function)](const KernelSpec& spec) -> std::optional<ElementCode> {
-    return ElementCode{.function = Fill(spec, function, 0), .operands = {0}};
+    return ElementCode{.function = Fill(spec, function), .operands = {0}};
   };
-}
-
-std::optional<ElementCode> Gelu(const KernelSpec& spec, absl::string_view exact, absl::string_view approximate) {
-  const std::string function =
-      absl::StrCat("functor::", spec.attrs.Bool("approximate") ? approximate : exact, "<{T}>{}");
-  return ElementCode{.function = Fill(spec, function, 0), .operands = AllInputs(spec)};
 }
 
 std::optional<ElementCode> CastCode(const KernelSpec& spec) {
@@ -115,7 +95,7 @@ std::string AttrsText(const KernelSpec& spec) {
 // and the gradient.
 ElementCodeFactory Update(std::string rule, int slots, bool step) {
   return [rule = std::move(rule), slots, step](const KernelSpec& spec) -> std::optional<ElementCode> {
-    const std::string type = Fill(spec, absl::StrCat(rule, "<{T}>"), 0);
+    const std::string type = Fill(spec, absl::StrCat(rule, "<{T}>"));
     const int rate = 1 + slots + (step ? 1 : 0), gradient = rate + 1;
     ElementCode code;
     code.function = absl::StrCat("UpdateBy<", ComputeType(spec.inputs[0].dtype), ">(RuleOf<", type, ">(",
@@ -136,7 +116,7 @@ std::optional<ElementCode> MovingAverage(const KernelSpec& spec) {
 
 ElementCodeFactory Accumulation(std::string function) {
   return [function = std::move(function)](const KernelSpec& spec) -> std::optional<ElementCode> {
-    return ElementCode{.function = Fill(spec, absl::StrCat("Accumulate<functor::", function, "<{T}>, {T}>{}"), 0),
+    return ElementCode{.function = Fill(spec, absl::StrCat("Accumulate<functor::", function, "<{T}>, {T}>{}")),
                        .operands = {0, 1},
                        .condition = spec.inputs.size() > 2 ? 2 : -1};
   };
@@ -151,6 +131,15 @@ template <class T> struct Sum {
   template <class... Rest> T operator()(T all, Rest... rest) const {
     ((all = functor::Add<T>()(all, rest)), ...);
     return all;
+  }
+};
+// Kernels cannot fail, so an integer divided by 0 gives 0.
+template <template <class> class F, class T> struct Divide {
+  T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      if (b == 0) return 0;
+    }
+    return F<T>()(a, b);
   }
 };
 struct Choose {
@@ -173,88 +162,13 @@ template <class C, class Rule> Decayed<Rule, C> UpdateBy(const Rule& rule, doubl
 }  // namespace belfry::ops
 )";
 
-// Ops whose functor has their name, by what it is made with: nothing, or a number.
-constexpr const char* kPlain[] = {"Neg",
-                                  "Square",
-                                  "Exp",
-                                  "Expm1",
-                                  "Log",
-                                  "Log1p",
-                                  "Tanh",
-                                  "Sigmoid",
-                                  "Sqrt",
-                                  "Rsqrt",
-                                  "Reciprocal",
-                                  "Sin",
-                                  "Cos",
-                                  "Tan",
-                                  "Asin",
-                                  "Acos",
-                                  "Atan",
-                                  "Sinh",
-                                  "Cosh",
-                                  "Erf",
-                                  "Erfc",
-                                  "Abs",
-                                  "Sign",
-                                  "Floor",
-                                  "Ceil",
-                                  "Round",
-                                  "IsNan",
-                                  "IsInf",
-                                  "IsFinite",
-                                  "Relu",
-                                  "Relu6",
-                                  "Selu",
-                                  "Silu",
-                                  "Softplus",
-                                  "LogicalNot",
-                                  "Add",
-                                  "Sub",
-                                  "Mul",
-                                  "RealDiv",
-                                  "TanhGrad",
-                                  "SigmoidGrad",
-                                  "Pow",
-                                  "Atan2",
-                                  "Maximum",
-                                  "Minimum",
-                                  "Equal",
-                                  "NotEqual",
-                                  "Less",
-                                  "LessEqual",
-                                  "Greater",
-                                  "LogicalOr",
-                                  "LogicalAnd",
-                                  "LogicalXor",
-                                  "ReluGrad",
-                                  "GreaterEqual",
-                                  "Relu6Grad",
-                                  "SeluGrad",
-                                  "SiluGrad",
-                                  "SoftplusGrad",
-                                  "SquaredDifference",
-                                  "SigmoidCrossEntropyGrad"};
-constexpr const char* kOfAlpha[] = {"LeakyRelu", "LeakyReluGrad", "Elu", "EluGrad"};
-
 void AddMaps(OpRegistry& registry) {
-  for (const char* op : kPlain) registry.SetElementCode(op, Map(absl::StrCat("functor::", op, "<{T}>{}")));
-  for (const char* op : kOfAlpha) registry.SetElementCode(op, Map(absl::StrCat("functor::", op, "<{T}>({alpha})")));
-  for (const char* op : {"FloorDiv", "FloorMod"}) {  // GPUs divide integers by 0 without an error
-    registry.SetElementCode(op, FloatMap(absl::StrCat("functor::", op, "<{T}>{}")));
-  }
-  registry.SetElementCode("SigmoidCrossEntropyWithLogits", Map("functor::SigmoidCrossEntropy<{T}>{}"));
-  registry.SetElementCode("Scale", Map("functor::Scale<{T}>{{T}({factor})}"));
-  registry.SetElementCode("ClipByValue", Map("functor::Clip<{T}>{{T}({low}), {T}({high})}"));
-  registry.SetElementCode("ClipByValueGrad", Map("functor::ClipGrad<{T}>{{T}({low}), {T}({high})}"));
-  registry.SetElementCode("BiasAdd", Map("functor::Add<{T}>{}"));
-  registry.SetElementCode("AddN", Map("Sum<{T}>{}"));
-  registry.SetElementCode("Select", Map("Choose{}"));
+  registry.SetElementCode("BiasAdd", ElementMap("functor::Add<{T}>{}"));
+  registry.SetElementCode("AddN", ElementMap("Sum<{T}>{}"));
+  registry.SetElementCode("Select", ElementMap("Choose{}"));
   registry.SetElementCode("BroadcastTo", MapOfFirst("functor::Identity<{T}>{}"));
   registry.SetElementCode("BroadcastLike", MapOfFirst("functor::Identity<{T}>{}"));
   registry.SetElementCode("ClipToNorm", MapOfFirst("ClipRule<{T}>($1, {clip_norm})"));
-  registry.SetElementCode("Gelu", [](const KernelSpec& spec) { return Gelu(spec, "Gelu", "GeluTanh"); });
-  registry.SetElementCode("GeluGrad", [](const KernelSpec& spec) { return Gelu(spec, "GeluGrad", "GeluTanhGrad"); });
   registry.SetElementCode("Cast", CastCode);
   registry.SetElementCode("Transpose", TransposeCode);
 }
@@ -272,6 +186,12 @@ void AddUpdates(OpRegistry& registry) {
 }
 
 }  // namespace
+
+ElementCodeFactory ElementMap(std::string function) {
+  return [function = std::move(function)](const KernelSpec& spec) -> std::optional<ElementCode> {
+    return ElementCode{.function = Fill(spec, function), .operands = AllInputs(spec)};
+  };
+}
 
 void AddElementCode(OpRegistry& registry) {
   AddMaps(registry);

@@ -67,11 +67,12 @@ if("mpich" IN_LIST BELFRY_MPI_LIBRARIES)
 endif()
 if(BELFRY_HAS_CUDA)
   belfry_package(cuda ${library}-cuda "data-parallel training on NVIDIA GPUs (module)"
-    "${about}\n\nWith this module, programs use GPUs. It needs NVIDIA's driver, cuBLAS, cuDNN and\nNCCL, which come from NVIDIA's packages." DEPENDS library)
+    "${about}\n\nWith this module, programs use GPUs. It needs NVIDIA's driver, cuBLAS, cuDNN,\nNVRTC and NCCL, which come from NVIDIA's packages." DEPENDS library)
   # dpkg-shlibdeps would demand NVIDIA's packages where they are installed, and fail where they are not. All other
   # libraries of the module are those of libbelfry (tests/install/package_test.cmake).
   set(CPACK_DEBIAN_CUDA_PACKAGE_SHLIBDEPS OFF)
+  set(version ${CUDAToolkit_VERSION_MAJOR}-${CUDAToolkit_VERSION_MINOR})
   set(CPACK_DEBIAN_CUDA_PACKAGE_RECOMMENDS
-    "libcublas-${CUDAToolkit_VERSION_MAJOR}-${CUDAToolkit_VERSION_MINOR}, libcudnn9-cuda-${CUDAToolkit_VERSION_MAJOR}, libnccl2")
+    "libcublas-${version}, cuda-nvrtc-${version}, libcudnn9-cuda-${CUDAToolkit_VERSION_MAJOR}, libnccl2")
 endif()
 include(CPack)

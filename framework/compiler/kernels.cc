@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
-#include "framework/compiler/fused_elementwise.h"
 #include "framework/compiler/elementwise_codegen/generated_kernel.h"
+#include "framework/compiler/fused_elementwise.h"
 #include "framework/compiler/plan_report.h"
 #include "framework/device/described_gpu.h"
 #include "framework/graph/infer.h"
@@ -79,7 +79,7 @@ absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& nod
   }
   const bool described = DescriptionOf(device) != nullptr;
   if (described && !node.body.empty()) return MakeDescribedKernel();
-  if (IsGenerated(node, device)) {
+  if (IsGeneratedChain(node, device)) {
     return MakeGeneratedKernel(program, node, devices.device(node.device), registry.element_declarations());
   }
   if (node.op == &ElementwiseOp()) return MakeElementwiseKernel(program, node, devices.device(node.device));

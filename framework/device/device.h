@@ -161,7 +161,7 @@ class Device {
   // Makes a clock of `stamps` stamps. The default synchronises the stream and reads the host's clock.
   virtual absl::StatusOr<std::unique_ptr<StreamClock>> NewClock(int stamps);
 
-  // True if CompileKernel works here. The first call may load a compiler; where that fails it warns, once.
+  // True if CompileKernel works here.
   virtual bool CompilesKernels() { return false; }
   // Compiles `source`, C++ of the dialect of CUDA that includes nothing, and returns its one kernel, extern "C"
   // belfry_kernel(Table). The source may use the integer types of <cstdint>; of std the functions of <cmath>,

@@ -13,11 +13,9 @@ void RegisterBias(OpRegistry& registry);               // bias.cc
 void RegisterDropout(OpRegistry& registry);            // dropout.cc
 
 // In the CUDA module.
-void AddActivationsGpuKernels(KernelTable& table);       // activations.cu
-void AddBiasGpuKernels(KernelTable& table);              // bias.cu
-void AddSmoothActivationGpuKernels(KernelTable& table);  // smooth_activations.cu
-void AddSoftmaxGpuKernels(KernelTable& table);           // softmax.cu
-void AddDropoutGpuKernels(KernelTable& table);           // dropout.cu
+void AddBiasGpuKernels(KernelTable& table);     // bias.cu
+void AddSoftmaxGpuKernels(KernelTable& table);  // softmax.cu
+void AddDropoutGpuKernels(KernelTable& table);  // dropout.cu
 
 // The rewrite "bias_activation" (rewrites/bias_activation.cc). Makes one node of Conv2D or MatMul, BiasAdd and
 // activation, and of a convolution's filter and bias gradients, where nothing else reads what lies between.
@@ -27,10 +25,8 @@ absl::Status FuseBiasAndActivation(Program& program, const RewriteContext& conte
 absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec);     // bias.cc
 absl::StatusOr<Kernel> MakeGpuBiasAddGrad(const KernelSpec& spec);  // bias.cu
 // The functions of Gelu and GeluGrad, for ops that compute one along with a product.
-absl::StatusOr<Kernel> MakeGelu(const KernelSpec& spec);         // smooth_activations.cc
-absl::StatusOr<Kernel> MakeGeluGrad(const KernelSpec& spec);     // smooth_activations.cc
-absl::StatusOr<Kernel> MakeGpuGelu(const KernelSpec& spec);      // smooth_activations.cu
-absl::StatusOr<Kernel> MakeGpuGeluGrad(const KernelSpec& spec);  // smooth_activations.cu
+absl::StatusOr<Kernel> MakeGelu(const KernelSpec& spec);      // smooth_activations.cc
+absl::StatusOr<Kernel> MakeGeluGrad(const KernelSpec& spec);  // smooth_activations.cc
 
 // Inputs of ReluGrad, Relu6Grad and the other gradients that are computed from the result y.
 namespace relu_grad {

@@ -1,8 +1,10 @@
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "ops/activation/activate_impl.h"
 #include "ops/activation/activation_ops.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/element_code.h"
 #include "ops/elementwise/define_impl.h"
 #include "ops/nn.h"
 
@@ -40,6 +42,7 @@ void Register(OpRegistry& registry, const std::string& name, std::vector<KernelD
               std::vector<KernelDef> grad_kernels, std::vector<AttrDef> attrs = {}) {
   std::vector<std::string> passed;
   for (const AttrDef& attr : attrs) passed.push_back(attr.name);
+  const char* const made = attrs.empty() ? "<{T}>{}" : "<{T}>({alpha})";
   registry.Add({.name = name,
                 .inputs = {{"x"}},
                 .outputs = {{"y"}},
@@ -48,6 +51,7 @@ void Register(OpRegistry& registry, const std::string& name, std::vector<KernelD
                 .shape = ActivationShape,
                 .gradient = GradientFrom(name + "Grad", /*from_output=*/true, passed),
                 .elementwise = true,
+                .element_code = ElementMap(absl::StrCat("functor::", name, made)),
                 .in_place = {{0, 0}},
                 .kernels = std::move(kernels)});
   registry.Add({.name = name + "Grad",
@@ -58,6 +62,7 @@ void Register(OpRegistry& registry, const std::string& name, std::vector<KernelD
                 .shape = ActivationShape,
                 .gradient = NoSecondDerivative(),
                 .elementwise = true,
+                .element_code = ElementMap(absl::StrCat("functor::", name, "Grad", made)),
                 .in_place = {{0, 0}, {1, 0}},
                 .kernels = std::move(grad_kernels)});
 }

@@ -6,37 +6,6 @@ namespace belfry::ops {
 namespace {
 
 template <class T, int lanes>
-struct AddBias {
-  using In = PackOf<T, lanes>;
-  const gpu::Stored<T>*x, *bias;
-  gpu::Stored<T>* y;
-
-  BELFRY_GPU In Begin(int64_t c, int64_t) const { return PackAt<T, lanes>(bias + c * lanes); }
-  BELFRY_GPU In Read(int64_t at, int64_t) const { return PackAt<T, lanes>(x + at * lanes); }
-  BELFRY_GPU void Take(const In& column, In in, int64_t at, NoSum&) const {
-    BELFRY_UNROLL
-    for (int j = 0; j < lanes; ++j) in.at[j] = gpu::Narrow<T>(gpu::Widen(in.at[j]) + gpu::Widen(column.at[j]));
-    StorePack<T, lanes>(y + at * lanes, in);
-  }
-};
-
-template <class T>
-absl::StatusOr<Kernel> MakeBiasAdd(const KernelSpec& spec) {
-  using S = gpu::Stored<T>;
-  const Shape& y = spec.outputs[0].shape;
-  return Kernel{
-      [slices = SlicesOf<T>(y.elements(0, y.rank() - 1), y[-1]), empty = y.elements() == 0](const KernelContext& at) {
-        if (empty) return absl::OkStatus();
-        const S *x = at.input<S>(0), *bias = at.input<S>(1);
-        return WithLanes<T>(slices.whole && AreAligned({x, bias, at.output<S>(0)}), [&](auto lanes) {
-          constexpr int kLanes = decltype(lanes)::value;
-          return ForEachElementByColumn(*at.stream, slices.template Of<kLanes>(),
-                                        AddBias<T, kLanes>{x, bias, at.output<S>(0)});
-        });
-      }};
-}
-
-template <class T, int lanes>
 struct ColumnSum {
   using C = gpu::Compute<T>;
   using In = PackOf<T, lanes>;
@@ -89,8 +58,6 @@ absl::StatusOr<Kernel> MakeGpuBiasAddGrad(const KernelSpec& spec) {
 }
 
 void AddBiasGpuKernels(KernelTable& table) {
-  table.AddKernels("BiasAdd", Kernels<float, double, Half, BFloat16>(
-                                  "GPU", [](auto tag) { return &MakeBiasAdd<typename decltype(tag)::type>; }));
   table.AddKernels("BiasAddGrad",
                    Kernels<float, double, Half, BFloat16>("GPU", [](auto) { return &MakeGpuBiasAddGrad; }));
 }

@@ -2,9 +2,11 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "ops/activation/activate_impl.h"
 #include "ops/activation/activation_ops.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/element_code.h"
 #include "ops/elementwise/define_impl.h"
 #include "ops/nn.h"
 #include "ops/simd/math_impl.h"
@@ -70,6 +72,16 @@ struct SoftplusGradFunction {
   }
 };
 
+// The functor of the op's name or, if the attribute "approximate" says so, GeluTanh or GeluTanhGrad.
+ElementCodeFactory CodeOf(const std::string& op) {
+  return [exact = ElementMap(absl::StrCat("functor::", op, "<{T}>{}")),
+          approximate = ElementMap(op == "Gelu" ? "functor::GeluTanh<{T}>{}" : "functor::GeluTanhGrad<{T}>{}")](
+             const KernelSpec& spec) {
+    return spec.attrs.Find("approximate") != nullptr && spec.attrs.Bool("approximate") ? approximate(spec)
+                                                                                       : exact(spec);
+  };
+}
+
 template <class GradFunction>
 void Register(OpRegistry& registry, const std::string& name, std::vector<KernelDef> kernels, bool from_output,
               std::vector<AttrDef> attrs = {}) {
@@ -83,6 +95,7 @@ void Register(OpRegistry& registry, const std::string& name, std::vector<KernelD
                 .shape = SameAsAll,
                 .gradient = GradientFrom(name + "Grad", from_output, passed),
                 .elementwise = true,
+                .element_code = CodeOf(name),
                 .in_place = {{0, 0}},
                 .kernels = std::move(kernels)});
   registry.Add({.name = name + "Grad",
@@ -93,6 +106,7 @@ void Register(OpRegistry& registry, const std::string& name, std::vector<KernelD
                 .shape = SameAsAll,
                 .gradient = NoSecondDerivative(),
                 .elementwise = true,
+                .element_code = CodeOf(name + "Grad"),
                 .in_place = {{0, 0}, {1, 0}},
                 .kernels = BinaryKernels<GradFunction>()});
 }

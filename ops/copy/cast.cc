@@ -4,7 +4,6 @@
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
 #include "ops/array.h"
-#include "ops/copy/cast_impl.h"
 #include "ops/copy/convert_impl.h"
 #include "ops/copy/copy_impl.h"
 #include "ops/copy/copy_ops.h"
@@ -27,7 +26,17 @@ Kernel CastKernel(int64_t n) {
 template <class From>
 absl::StatusOr<Kernel> MakeCast(const KernelSpec& spec) {
   const int64_t n = spec.outputs[0].shape.elements();
-  return MakeCastTo(spec.outputs[0].dtype, [n](auto to) { return CastKernel<From, typename decltype(to)::type>(n); });
+  switch (spec.outputs[0].dtype) {
+    case DType::kFloat32: return CastKernel<From, float>(n);
+    case DType::kFloat64: return CastKernel<From, double>(n);
+    case DType::kFloat16: return CastKernel<From, Half>(n);
+    case DType::kBFloat16: return CastKernel<From, BFloat16>(n);
+    case DType::kInt32: return CastKernel<From, int32_t>(n);
+    case DType::kInt64: return CastKernel<From, int64_t>(n);
+    case DType::kUInt8: return CastKernel<From, uint8_t>(n);
+    case DType::kBool: return CastKernel<From, bool>(n);
+  }
+  return absl::InternalError("no such dtype");
 }
 
 std::vector<Output> CastGrad(const Scope& scope, const Node& node, absl::Span<const Output> dy) {

@@ -1,5 +1,5 @@
 #include "framework/base/status.h"
-#include "ops/copy/convert_gpu_impl.h"
+#include "ops/copy/convert.h"
 #include "ops/copy/copy_ops.h"
 #include "ops/copy/element_bits.h"
 #include "ops/gpu/raw_gpu_impl.h"
@@ -21,7 +21,9 @@ absl::StatusOr<Kernel> MakeOnes(const KernelSpec& spec) { return FillKernel(spec
 
 template <class T>
 absl::Status Count(Stream& stream, int64_t n, RangeMath<T> start, RangeMath<T> delta, gpu::Stored<T>* y) {
-  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) { y[i] = GpuFromNumber<T>(RangeElement(start, delta, i)); });
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
+    y[i] = gpu::Narrow<T>(ConvertNumber<gpu::Compute<T>>(RangeElement(start, delta, i)));
+  });
 }
 
 template <class T>

@@ -21,9 +21,9 @@ void RegisterPadOps(OpRegistry& registry);        // pad.cc
 
 // In the CUDA module.
 void AddBoxCopyGpuKernels(KernelTable& table);   // box_copy.cu
-void AddCastGpuKernels(KernelTable& table);      // cast.cu
 void AddConcatGpuKernels(KernelTable& table);    // concat.cu
 void AddConstantGpuKernels(KernelTable& table);  // constant.cu
+void AddShapeGpuKernels(KernelTable& table);     // shape.cu
 void AddTileGpuKernels(KernelTable& table);      // tile.cu
 // The rewrite "cancel_transposes" (rewrites/cancel_transposes.cc). Removes pairs of transposes that undo each other.
 absl::Status CancelTransposes(Program& program, const RewriteContext& context);

@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "ops/elementwise/elementwise_gpu_impl.h"
+#include "framework/base/status.h"
+#include "framework/device/cuda/launch.h"
 #include "ops/elementwise/elementwise_ops.h"
 #include "ops/elementwise/functors.h"
 

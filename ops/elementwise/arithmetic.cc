@@ -1,3 +1,4 @@
+#include "ops/element_code.h"
 #include "ops/elementwise/define_impl.h"
 #include "ops/elementwise/elementwise_ops.h"
 #include "ops/elementwise/functors.h"
@@ -56,6 +57,7 @@ void RegisterArithmetic(OpRegistry& registry) {
       Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) { return &MakeScale<typename decltype(tag)::type>; }),
       nullptr);
   scale.attrs = {{"factor", 1.0, true}};
+  scale.element_code = ElementMap("functor::Scale<{T}>{{T}({factor})}");
   scale.not_differentiable = false;
   scale.gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> dy) {
     return std::vector<Output>{Scale(scope, dy[0], node.attrs().Float("factor"))};

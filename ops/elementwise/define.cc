@@ -1,4 +1,6 @@
+#include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "ops/element_code.h"
 #include "ops/elementwise/define_impl.h"
 #include "ops/math.h"
 
@@ -20,6 +22,7 @@ OpDef UnaryOp(absl::string_view name, absl::Span<const DType> types, std::vector
            .shape = SameShape,
            .not_differentiable = gradient == nullptr,
            .elementwise = true,
+           .element_code = ElementMap(absl::StrCat("functor::", name, "<{T}>{}")),
            .kernels = std::move(kernels)};
   if (out == "T") op.in_place = {{0, 0}};
   if (gradient != nullptr) {
@@ -39,6 +42,7 @@ OpDef BinaryOp(absl::string_view name, absl::Span<const DType> types, std::vecto
            .shape = BroadcastShape,
            .not_differentiable = gradient == nullptr,
            .elementwise = true,
+           .element_code = ElementMap(absl::StrCat("functor::", name, "<{T}>{}")),
            .kernels = std::move(kernels)};
   if (out == "T") op.in_place = {{0, 0}, {1, 0}};
   if (gradient != nullptr) {

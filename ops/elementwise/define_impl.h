@@ -22,7 +22,8 @@ absl::StatusOr<std::vector<Shape>> SameShape(const ShapeArgs& args);
 // Shape rule: the shape to which inputs 0 and 1 broadcast.
 absl::StatusOr<std::vector<Shape>> BroadcastShape(const ShapeArgs& args);
 
-// y = f(x). A null gradient means not differentiable. `out` is the output's type: "T" or the name of a dtype.
+// y = f(x). A null gradient means not differentiable. `out` is the output's type: "T" or the name of a dtype. For GPUs
+// f is the functor that has the op's name, unless OpDef::element_code is replaced.
 OpDef UnaryOp(absl::string_view name, absl::Span<const DType> types, std::vector<KernelDef> kernels,
               UnaryGradient gradient, absl::string_view out = "T");
 // y = f(a, b), with broadcasting.

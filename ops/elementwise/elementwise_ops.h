@@ -16,13 +16,7 @@ void RegisterSelectOps(OpRegistry& registry);      // select.cc
 void RegisterCheckNumerics(OpRegistry& registry);  // check_numerics.cc
 
 // In the CUDA module.
-void AddSelectGpuKernels(KernelTable& table);         // select.cu
-void AddArithmeticGpuKernels(KernelTable& table);     // arithmetic.cu
 void AddCheckNumericsGpuKernels(KernelTable& table);  // check_numerics.cu
-void AddComparisonGpuKernels(KernelTable& table);     // comparison.cu
-void AddExponentialGpuKernels(KernelTable& table);    // exponential.cu
-void AddRoundingGpuKernels(KernelTable& table);       // rounding.cu
-void AddTrigonometricGpuKernels(KernelTable& table);  // trigonometric.cu
 void AddAddNGpuKernels(KernelTable& table);           // add_n.cu
 
 }  // namespace belfry::ops

@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "ops/array.h"
+#include "ops/element_code.h"
 #include "ops/elementwise/define_impl.h"
 #include "ops/elementwise/elementwise_ops.h"
 #include "ops/elementwise/step_functors.h"
@@ -36,6 +37,7 @@ std::vector<KernelDef> Divisions() {
 OpDef Division(absl::string_view name, std::vector<KernelDef> kernels, BinaryGradient gradient) {
   OpDef op = BinaryOp(name, kNumericTypes, std::move(kernels), gradient);
   op.elementwise = false;
+  op.element_code = ElementMap(absl::StrCat("Divide<functor::", name, ", {T}>{}"));
   return op;
 }
 
@@ -64,6 +66,7 @@ void RegisterClip(OpRegistry& registry) {
       Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) { return &MakeClip<typename decltype(tag)::type>; }),
       nullptr);
   clip.attrs = {{"low", 0.0, true}, {"high", 0.0, true}};
+  clip.element_code = ElementMap("functor::Clip<{T}>{{T}({low}), {T}({high})}");
   clip.shape = [like = std::move(clip.shape)](const ShapeArgs& args) -> absl::StatusOr<std::vector<Shape>> {
     const double low = args.attrs.Float("low"), high = args.attrs.Float("high");
     if (low <= high) return like(args);
@@ -78,6 +81,7 @@ void RegisterClip(OpRegistry& registry) {
                                 "CPU", [](auto tag) { return &MakeClipGrad<typename decltype(tag)::type>; }),
                             nullptr);
   gradient.attrs = clip.attrs;
+  gradient.element_code = ElementMap("functor::ClipGrad<{T}>{{T}({low}), {T}({high})}");
   gradient.not_differentiable = false;
   gradient.gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> ddx) {
     return std::vector<Output>{Output(), ClipGradient(scope, node, node.input(0), ddx[0])};

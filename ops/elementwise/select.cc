@@ -5,7 +5,6 @@
 #include "ops/array.h"
 #include "ops/copy/copy_impl.h"
 #include "ops/elementwise/elementwise_ops.h"
-#include "ops/elementwise/select_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -14,6 +13,38 @@ absl::StatusOr<std::vector<Shape>> SelectShape(const ShapeArgs& args) {
   ASSIGN_OR_RETURN(const Shape choices, BroadcastShapes(args.inputs[1], args.inputs[2]));
   ASSIGN_OR_RETURN(const Shape to, BroadcastShapes(args.inputs[0], choices));
   return std::vector<Shape>{to};
+}
+
+constexpr int kSelectOperands = 3;  // the condition, then the two choices
+
+// An axis of the result with the operands' strides along it; 0 where an operand is stretched.
+struct SelectAxis {
+  int64_t extent = 1;
+  std::array<int64_t, kSelectOperands> strides = {};
+};
+
+// The axes of the result, outermost first, merged where every operand allows it. At least one.
+std::vector<SelectAxis> MergedSelectAxes(const KernelSpec& spec) {
+  const Shape& to = spec.outputs[0].shape;
+  std::array<std::vector<int64_t>, kSelectOperands> strides;
+  for (int i = 0; i < kSelectOperands; ++i) strides[i] = RowMajorStrides(spec.inputs[i].shape);
+  std::vector<SelectAxis> axes;
+  for (int at = 0; at < to.rank(); ++at) {
+    if (to[at] == 1) continue;
+    SelectAxis axis = {to[at], {}};
+    bool merges = !axes.empty();
+    for (int i = 0; i < kSelectOperands; ++i) {
+      const Shape& from = spec.inputs[i].shape;
+      const int own = at - (to.rank() - from.rank());
+      axis.strides[i] = own < 0 || from[own] == 1 ? 0 : strides[i][own];
+      merges = merges && axes.back().strides[i] == axis.extent * axis.strides[i];
+    }
+    if (merges) axis.extent *= axes.back().extent;
+    if (merges) axes.pop_back();
+    axes.push_back(axis);
+  }
+  if (axes.empty()) axes.push_back({});
+  return axes;
 }
 
 template <class U>
@@ -78,29 +109,6 @@ std::vector<Output> SelectGrad(const Scope& scope, const Node& node, absl::Span<
 }
 
 }  // namespace
-
-std::vector<SelectAxis> MergedSelectAxes(const KernelSpec& spec) {
-  const Shape& to = spec.outputs[0].shape;
-  std::array<std::vector<int64_t>, kSelectOperands> strides;
-  for (int i = 0; i < kSelectOperands; ++i) strides[i] = RowMajorStrides(spec.inputs[i].shape);
-  std::vector<SelectAxis> axes;
-  for (int at = 0; at < to.rank(); ++at) {
-    if (to[at] == 1) continue;
-    SelectAxis axis = {to[at], {}};
-    bool merges = !axes.empty();
-    for (int i = 0; i < kSelectOperands; ++i) {
-      const Shape& from = spec.inputs[i].shape;
-      const int own = at - (to.rank() - from.rank());
-      axis.strides[i] = own < 0 || from[own] == 1 ? 0 : strides[i][own];
-      merges = merges && axes.back().strides[i] == axis.extent * axis.strides[i];
-    }
-    if (merges) axis.extent *= axes.back().extent;
-    if (merges) axes.pop_back();
-    axes.push_back(axis);
-  }
-  if (axes.empty()) axes.push_back({});
-  return axes;
-}
 
 Output Select(OpScope scope, Output condition, Output a, Output b) { return scope.Add("Select", {condition, a, b}); }
 

@@ -15,7 +15,6 @@ constexpr size_t kCuda = CUDART_VERSION / 1000;
 }  // namespace
 
 absl::Status CheckCudaLibraries() {
-  OpenCudaLibrary(absl::StrCat("libnvrtc.so.", kCuda), absl::StrCat(kCuda)).IgnoreError();
   const size_t version = cudnnGetVersion();
   const size_t cuda = cudnnGetCudartVersion() / 1000;
   if (version >= kOldestCudnn && cuda == kCuda) return absl::OkStatus();

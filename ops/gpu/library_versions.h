@@ -6,8 +6,7 @@
 namespace belfry::ops {
 
 // FailedPrecondition, with the file and what to install, if the cuDNN that the loader found is older than 9.8 or for
-// another version of CUDA than the module; its soname is the same. Also opens NVRTC where it is, because cuDNN asks the
-// loader for it when it compiles kernels, such as those of batch norm and pooling.
+// another version of CUDA than the module; its soname is the same.
 absl::Status CheckCudaLibraries();
 
 }  // namespace belfry::ops

@@ -14,6 +14,7 @@ void RegisterL2Loss(OpRegistry& registry) {
               [](const Scope& scope, Output x, Output, Output dy) { return Mul(scope, x, dy); });
   op.shape = [](const ShapeArgs&) -> absl::StatusOr<std::vector<Shape>> { return std::vector<Shape>{Shape()}; };
   op.elementwise = false;
+  op.element_code = nullptr;
   op.in_place.clear();
   registry.Add(std::move(op));
 }

@@ -16,8 +16,7 @@ void RegisterL2Loss(OpRegistry& registry);               // l2_loss.cc
 absl::Status FuseLossGradients(Program& program, const RewriteContext& context);
 
 // In the CUDA module.
-void AddCrossEntropyGpuKernels(KernelTable& table);         // cross_entropy.cu
-void AddSigmoidCrossEntropyGpuKernels(KernelTable& table);  // sigmoid_cross_entropy.cu
-void AddL2LossGpuKernels(KernelTable& table);               // l2_loss.cu
+void AddCrossEntropyGpuKernels(KernelTable& table);  // cross_entropy.cu
+void AddL2LossGpuKernels(KernelTable& table);        // l2_loss.cu
 
 }  // namespace belfry::ops

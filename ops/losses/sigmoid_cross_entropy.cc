@@ -1,5 +1,6 @@
 #include "ops/activation/functors.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/element_code.h"
 #include "ops/losses/losses_ops.h"
 #include "ops/nn.h"
 #include "ops/simd/math_impl.h"
@@ -65,6 +66,7 @@ void RegisterSigmoidCrossEntropy(OpRegistry& registry) {
                 .shape = SameAsAll,
                 .gradient = SigmoidCrossEntropyGradient,
                 .elementwise = true,
+                .element_code = ElementMap("functor::SigmoidCrossEntropy<{T}>{}"),
                 .in_place = {{0, 0}, {1, 0}},
                 .kernels = BinaryKernels<LossFunction>()});
   registry.Add({.name = "SigmoidCrossEntropyGrad",
@@ -74,6 +76,7 @@ void RegisterSigmoidCrossEntropy(OpRegistry& registry) {
                 .shape = SameAsAll,
                 .gradient = NoSecondDerivative(),
                 .elementwise = true,
+                .element_code = ElementMap("functor::SigmoidCrossEntropyGrad<{T}>{}"),
                 .in_place = {{0, 0}, {1, 0}, {2, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeSigmoidCrossEntropyGrad<typename decltype(tag)::type>; })});

@@ -24,23 +24,21 @@ namespace {
 // All kernels for GPUs. Each function adds those of a source.
 constexpr void (*kKernels[])(KernelTable& table) = {
     // ops/activation
-    AddActivationsGpuKernels, AddBiasGpuKernels, AddDropoutGpuKernels, AddSmoothActivationGpuKernels,
-    AddSoftmaxGpuKernels,
+    AddBiasGpuKernels, AddDropoutGpuKernels, AddSoftmaxGpuKernels,
     // ops/attention
     AddAttentionForwardGpuKernels, AddAttentionGradGpuKernels, AddRotaryGpuKernels,
     // ops/convolution
     AddConv2DGpuKernels,
     // ops/copy
-    AddBoxCopyGpuKernels, AddCastGpuKernels, AddConcatGpuKernels, AddConstantGpuKernels, AddTileGpuKernels,
+    AddBoxCopyGpuKernels, AddConcatGpuKernels, AddConstantGpuKernels, AddShapeGpuKernels, AddTileGpuKernels,
     // ops/elementwise
-    AddAddNGpuKernels, AddArithmeticGpuKernels, AddCheckNumericsGpuKernels, AddComparisonGpuKernels,
-    AddExponentialGpuKernels, AddRoundingGpuKernels, AddSelectGpuKernels, AddTrigonometricGpuKernels,
+    AddAddNGpuKernels, AddCheckNumericsGpuKernels,
     // ops/image
     AddImageGpuKernels,
     // ops/index
     AddFlatIndicesGpuKernels, AddGatherGpuKernels, AddGatherGradGpuKernels, AddOneHotGpuKernels,
     // ops/losses
-    AddCrossEntropyGpuKernels, AddL2LossGpuKernels, AddSigmoidCrossEntropyGpuKernels,
+    AddCrossEntropyGpuKernels, AddL2LossGpuKernels,
     // ops/normalisation
     AddBatchNormGpuKernels, AddRowNormGpuKernels, AddLrnGpuKernels, AddMomentsGpuKernels,
     // ops/pooling

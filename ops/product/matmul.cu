@@ -1,6 +1,7 @@
 #include <cstdint>
 
-#include "ops/elementwise/elementwise_gpu_impl.h"
+#include "framework/base/status.h"
+#include "ops/elementwise/broadcast_gpu_impl.h"
 #include "ops/elementwise/functors.h"
 #include "ops/product/matmul_gpu_impl.h"
 #include "ops/product/product_ops.h"

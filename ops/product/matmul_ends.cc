@@ -13,7 +13,7 @@
 namespace belfry::ops {
 namespace {
 
-Attrs GeluAttrs() { return {{"approximate", true}}; }
+Attrs GeluAttrs(DType dtype) { return {{"T", dtype}, {"approximate", true}}; }
 
 // Both kernels, and for the second its inputs and output, which operands(at) gives as a pair.
 template <class Operands>
@@ -77,7 +77,7 @@ absl::StatusOr<Kernel> ProductThenGelu(const KernelSpec& spec, const KernelFacto
   attrs.Set("alpha", 0.0);
   const absl::Span<const TensorSpec> x = spec.outputs.subspan(0, 1), y = spec.outputs.subspan(1, 1);
   ASSIGN_OR_RETURN(Kernel first, fused_product({spec.name, attrs, spec.inputs, x, spec.device}));
-  ASSIGN_OR_RETURN(Kernel second, gelu({spec.name, GeluAttrs(), x, y, spec.device}));
+  ASSIGN_OR_RETURN(Kernel second, gelu({spec.name, GeluAttrs(x[0].dtype), x, y, spec.device}));
   return Both(std::move(first), std::move(second), [](const KernelContext& at) {
     return std::pair(std::array<const void*, 1>{at.outputs[0]}, at.outputs[1]);
   });
@@ -88,7 +88,8 @@ absl::StatusOr<Kernel> ProductThenGeluGrad(const KernelSpec& spec, const KernelF
   ASSIGN_OR_RETURN(Kernel first,
                    product({spec.name, spec.attrs, spec.inputs.subspan(0, 2), spec.outputs, spec.device}));
   const TensorSpec inputs[] = {spec.outputs[0], spec.inputs[2]};
-  ASSIGN_OR_RETURN(Kernel second, gelu_grad({spec.name, GeluAttrs(), inputs, spec.outputs, spec.device}));
+  ASSIGN_OR_RETURN(Kernel second,
+                   gelu_grad({spec.name, GeluAttrs(inputs[0].dtype), inputs, spec.outputs, spec.device}));
   return Both(std::move(first), std::move(second), [](const KernelContext& at) {
     return std::pair(std::array<const void*, 2>{at.outputs[0], at.inputs[2]}, at.outputs[0]);
   });

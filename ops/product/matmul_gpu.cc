@@ -104,17 +104,26 @@ absl::StatusOr<Kernel> MakeBiasGrad(const KernelSpec& spec) {
       spec, [](const KernelSpec& of) { return MakeGpuMatMul<T>(of); }, &MakeGpuBiasAddGrad);
 }
 template <class T>
-absl::StatusOr<Kernel> MakeBiasGelu(const KernelSpec& spec) {
+absl::StatusOr<Kernel> MakeBiasGelu(const KernelSpec& spec, const KernelFactory& gelu) {
   absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, End::kBiasKeepGelu);
-  return absl::IsUnimplemented(kernel.status()) ? ProductThenGelu(spec, &MakeFused<T>, &MakeGpuGelu)
-                                                : std::move(kernel);
+  return absl::IsUnimplemented(kernel.status()) ? ProductThenGelu(spec, &MakeFused<T>, gelu) : std::move(kernel);
 }
 template <class T>
-absl::StatusOr<Kernel> MakeGeluGrad(const KernelSpec& spec) {
+absl::StatusOr<Kernel> MakeGeluGrad(const KernelSpec& spec, const KernelFactory& gelu_grad) {
   absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, End::kGeluGrad);
   if (!absl::IsUnimplemented(kernel.status())) return kernel;
   return ProductThenGeluGrad(
-      spec, [](const KernelSpec& of) { return MakeGpuMatMul<T>(of); }, &MakeGpuGeluGrad);
+      spec, [](const KernelSpec& of) { return MakeGpuMatMul<T>(of); }, gelu_grad);
+}
+
+// Makes the kernel of an op that the table has, for the dtype of its first input.
+KernelFactory FactoryIn(const KernelTable& table, absl::string_view op) {
+  return [kernels = table.Find(op)](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+    for (const KernelDef& kernel : kernels) {
+      if (kernel.dtype == spec.inputs[0].dtype) return kernel.make(spec);
+    }
+    return absl::UnimplementedError("there is no such kernel");
+  };
 }
 
 }  // namespace
@@ -139,10 +148,15 @@ void AddMatMulGpuKernels(KernelTable& table) {
                                       "GPU", [](auto tag) { return &MakeFused<typename decltype(tag)::type>; }));
   table.AddKernels("MatMulBiasGrad", Kernels<float, double, Half, BFloat16>(
                                          "GPU", [](auto tag) { return &MakeBiasGrad<typename decltype(tag)::type>; }));
-  table.AddKernels("MatMulBiasGelu", Kernels<float, double, Half, BFloat16>(
-                                         "GPU", [](auto tag) { return &MakeBiasGelu<typename decltype(tag)::type>; }));
-  table.AddKernels("MatMulGeluGrad", Kernels<float, double, Half, BFloat16>(
-                                         "GPU", [](auto tag) { return &MakeGeluGrad<typename decltype(tag)::type>; }));
+  const auto with_gelu = [&](absl::string_view op, absl::string_view end, const auto& make) {
+    table.AddKernels(op, Kernels<float, double, Half, BFloat16>("GPU", [&](auto tag) -> KernelFactory {
+                       return [make = make(tag), end = FactoryIn(table, end)](const KernelSpec& spec) {
+                         return make(spec, end);
+                       };
+                     }));
+  };
+  with_gelu("MatMulBiasGelu", "Gelu", [](auto tag) { return &MakeBiasGelu<typename decltype(tag)::type>; });
+  with_gelu("MatMulGeluGrad", "GeluGrad", [](auto tag) { return &MakeGeluGrad<typename decltype(tag)::type>; });
 }
 
 }  // namespace belfry::ops

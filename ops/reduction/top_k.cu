@@ -1,7 +1,9 @@
 #include <cstdint>
 
-#include "ops/elementwise/elementwise_gpu_impl.h"
+#include "framework/base/status.h"
+#include "framework/device/cuda/launch.h"
 #include "ops/elementwise/step_functors.h"
+#include "ops/gpu/divider_impl.h"
 #include "ops/reduction/candidate_gpu_impl.h"
 #include "ops/reduction/reduction_ops.h"
 

@@ -1,7 +1,11 @@
 // Passes over a tensor together with a smaller one that broadcasts to it. Only for .cu files.
 #pragma once
 
-#include "ops/elementwise/elementwise_gpu_impl.h"
+#include <vector>
+
+#include "framework/base/status.h"
+#include "framework/graph/kernel.h"
+#include "ops/elementwise/broadcast_gpu_impl.h"
 #include "ops/reduction/reduce_plan_impl.h"
 
 namespace belfry::ops {

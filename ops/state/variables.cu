@@ -1,7 +1,6 @@
 #include <vector>
 
-#include "ops/elementwise/elementwise_gpu_impl.h"
-#include "ops/elementwise/functors.h"
+#include "framework/device/cuda/launch.h"
 #include "ops/only_if.h"
 #include "ops/state/state_ops.h"
 
@@ -36,36 +35,11 @@ absl::StatusOr<Kernel> MakeAssign(const KernelSpec& spec) {
   }};
 }
 
-template <class T, class F>
-absl::Status Accumulate(Stream& stream, int64_t n, const bool* only_if, gpu::Stored<T>* variable,
-                        const gpu::Stored<T>* value, F f) {
-  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
-    if (only_if != nullptr && !*only_if) return;
-    variable[i] = gpu::Narrow<T>(f(gpu::Widen(variable[i]), gpu::Widen(value[i])));
-  });
-}
-
-template <class T, template <class> class F>
-absl::StatusOr<Kernel> MakeAccumulate(const KernelSpec& spec) {
-  using S = gpu::Stored<T>;
-  return Kernel{[n = spec.outputs[0].shape.elements(), condition = Condition(spec, 2)](const KernelContext& at) {
-    return Accumulate<T>(*at.stream, n, condition.At(at), at.ref<S>(0), at.input<S>(1), F<gpu::Compute<T>>());
-  }};
-}
-
-template <template <class> class F>
-std::vector<KernelDef> AccumulateKernels() {
-  return Kernels<float, double, Half, BFloat16, int32_t, int64_t>(
-      "GPU", [](auto tag) { return &MakeAccumulate<typename decltype(tag)::type, F>; });
-}
-
 }  // namespace
 
 void AddStateGpuKernels(KernelTable& table) {
   table.AddKernels("Assign", ForAllDTypes(&MakeAssign));
   table.AddKernels("ReadVariable", ForAllDTypes(&MakeCopy<0>));
-  table.AddKernels("AssignAdd", AccumulateKernels<functor::Add>());
-  table.AddKernels("AssignSub", AccumulateKernels<functor::Sub>());
 }
 
 }  // namespace belfry::ops

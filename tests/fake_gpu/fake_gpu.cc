@@ -360,7 +360,7 @@ class FakeGpu final : public Device {
   std::unique_ptr<Event> NewEvent() override { return std::make_unique<FakeEvent>(); }
   bool CompilesKernels() override { return compiler_ != nullptr; }
   absl::StatusOr<std::shared_ptr<const CompiledKernel>> CompileKernel(const std::string& source) override {
-    return compiler_(source);
+    return compiler_ == nullptr ? Device::CompileKernel(source) : compiler_(source);
   }
   Launches& launches() const { return *launches_; }
   bool Reaches(const FakeGpu& other) const {

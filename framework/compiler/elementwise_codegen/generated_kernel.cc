@@ -16,6 +16,7 @@
 #include "framework/base/thread.h"
 #include "framework/compiler/elementwise_codegen/kernel_source.h"
 #include "framework/device/described_gpu.h"
+#include "framework/graph/infer.h"
 
 namespace belfry {
 namespace {
@@ -40,13 +41,16 @@ class KernelArgument {
   }
   size_t bytes() const { return nodes_at_ + entry_ * static_cast<size_t>(source_.capacity); }
 
-  void Share(int place, const void* pointer) { Set(8 + sizeof(void*) * static_cast<size_t>(place), pointer); }
+  void Share(int place, const void* pointer) {
+    shared_bits_ |= reinterpret_cast<uintptr_t>(pointer);
+    Set(8 + sizeof(void*) * static_cast<size_t>(place), pointer);
+  }
 
   // Adds a node of n > 0 elements. `pointers`: as KernelSource::pointers.
   template <class PointerOf>
   void Add(int64_t n, int64_t rows, int64_t columns, const PointerOf& pointer) {
     const size_t at = nodes_at_ + entry_ * count_;
-    uintptr_t bits = 0;
+    uintptr_t bits = shared_bits_;
     for (int k = 0; k < source_.pointers; ++k) {
       const void* const p = pointer(k);
       bits |= reinterpret_cast<uintptr_t>(p);
@@ -69,6 +73,7 @@ class KernelArgument {
   const KernelSource& source_;
   const size_t nodes_at_, entry_;
   uint32_t count_ = 0, chunks_ = 0;
+  uintptr_t shared_bits_ = 0;
   alignas(8) std::array<unsigned char, kMaxCompiledArgument> bytes_;
 };
 
@@ -115,12 +120,47 @@ class GeneratedKernel {
   const std::shared_ptr<const CompiledKernel> compiled_;
 };
 
-// The nodes that a generated kernel computes.
-std::vector<ProgramNode> NodesOf(const ProgramNode& node) {
-  return node.op == &JoinedOp() ? JoinedNodes(node) : std::vector<ProgramNode>{node};
+// A chain of one node, with the inputs that the node has.
+ProgramNode ChainOf(const ProgramNode& node) {
+  ProgramNode chain = AsElementwise(node);
+  chain.inputs = node.inputs;
+  for (int k = 0; k < static_cast<int>(node.inputs.size()); ++k) {
+    if (!node.op->input_arg(k).shape_only) chain.body[0].inputs[k] = {-1, k};
+  }
+  return chain;
 }
 
-// The source of the kernel for `each`, one of NodesOf(node).
+// The chains that a generated kernel computes.
+std::vector<ProgramNode> ChainsOf(const ProgramNode& node) {
+  if (node.op == &JoinedOp()) return JoinedNodes(node);
+  return {node.op == &ElementwiseOp() ? node : ChainOf(node)};
+}
+
+// True for a node that a kernel of GeneratedKernels computes.
+bool IsGeneratedNode(const ProgramNode& node, const Device& device) {
+  if (node.op->kind != OpKind::kKernel || node.op->element_code == nullptr) return false;
+  const KernelDef* const def = node.op->FindKernel(device.type(), KernelDType(*node.op, node.attrs));
+  return def != nullptr && IsGenerated(*def);
+}
+
+// Makes the kernel of one node, in a program of its own.
+struct GeneratedFactory {
+  const OpDef* op;
+  const std::string* declarations;
+
+  absl::StatusOr<Kernel> operator()(const KernelSpec& spec) const {
+    Program program;
+    ProgramNode node{.name = std::string(spec.name), .op = op, .attrs = spec.attrs};
+    for (const TensorSpec& input : spec.inputs) {
+      node.inputs.push_back({static_cast<int>(program.nodes.size()), 0});
+      program.nodes.push_back({.op = &FeedOp(), .outputs = {input}});
+    }
+    node.outputs.assign(spec.outputs.begin(), spec.outputs.end());
+    return MakeGeneratedKernel(program, node, *spec.device, *declarations);
+  }
+};
+
+// The source of the kernel for `each`, one of ChainsOf(node).
 std::optional<KernelSource> SourceFor(const Program& program, const ProgramNode& node, const ProgramNode& each,
                                       Device& device, absl::string_view declarations) {
   const bool joined = node.op == &JoinedOp();
@@ -130,7 +170,18 @@ std::optional<KernelSource> SourceFor(const Program& program, const ProgramNode&
 
 }  // namespace
 
-bool IsGenerated(const ProgramNode& node, const Device& device) {
+std::vector<KernelDef> GeneratedKernels(const OpDef& op, absl::string_view device_type,
+                                        const std::string& declarations) {
+  std::vector<KernelDef> kernels;
+  for (const DType dtype : op.types.at(0).allowed) {
+    kernels.push_back({.device_type = device_type, .dtype = dtype, .make = GeneratedFactory{&op, &declarations}});
+  }
+  return kernels;
+}
+
+bool IsGenerated(const KernelDef& kernel) { return kernel.make.target<GeneratedFactory>() != nullptr; }
+
+bool IsGeneratedChain(const ProgramNode& node, const Device& device) {
   return node.op == &JoinedOp() || (node.op == &ElementwiseOp() && device.type() != "CPU");
 }
 
@@ -139,8 +190,9 @@ void CompileGeneratedKernels(const Program& program, const DeviceSet& devices, a
   std::map<std::string, std::vector<Device*>> sources;
   for (const ProgramNode& node : program.nodes) {
     Device& device = devices.device(node.device);
-    if (!IsGenerated(node, device) || DescriptionOf(device) != nullptr) continue;
-    const std::optional<KernelSource> source = SourceFor(program, node, NodesOf(node).front(), device, declarations);
+    if (!IsGeneratedChain(node, device) && !IsGeneratedNode(node, device)) continue;
+    if (DescriptionOf(device) != nullptr) continue;
+    const std::optional<KernelSource> source = SourceFor(program, node, ChainsOf(node).front(), device, declarations);
     if (!source.has_value()) continue;
     std::vector<Device*>& on = sources[source->text];
     if (std::find(on.begin(), on.end(), &device) == on.end()) on.push_back(&device);
@@ -168,7 +220,7 @@ absl::StatusOr<Kernel> MakeGeneratedKernel(const Program& program, const Program
   std::vector<Part> parts;
   std::optional<KernelSource> source;
   size_t inputs = 0, outputs = 0;
-  for (const ProgramNode& each : NodesOf(node)) {
+  for (const ProgramNode& each : ChainsOf(node)) {
     std::optional<KernelSource> own = SourceFor(program, node, each, device, declarations);
     if (!own.has_value() || (source.has_value() && own->text != source->text)) {
       return absl::InternalError("no kernel can be generated");

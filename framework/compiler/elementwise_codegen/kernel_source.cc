@@ -39,10 +39,42 @@ struct Access {
   bool row = false;         // a row that repeats
   bool number = false;      // one element, for all
   bool transposed = false;  // a matrix, transposed
+  std::string place;        // broadcast otherwise: where element `e` of the result reads, as an expression
   bool condition = false;
   bool updated = false;
   int64_t size = 0;  // elements
 };
+
+// The places that broadcasting `from` to `to` reads.
+struct Broadcast {
+  bool row = false;   // all of `from`, over and over
+  std::string place;  // else an expression of the result's element `e`
+};
+
+// Axes side by side that are not stretched are one. The outermost extent of the result is not in the expression, so
+// that batches of all sizes share a kernel.
+Broadcast BroadcastOf(const Shape& from, const Shape& to) {
+  std::vector<std::string> terms;
+  bool inner_only = true;
+  int64_t below = 1, stride = 1;
+  for (int axis = to.rank(); axis > 0;) {
+    const auto stretched = [&] {
+      const int own = axis - 1 - (to.rank() - from.rank());
+      return own < 0 || from[own] != to[axis - 1];
+    };
+    int64_t extent = 1;
+    for (; axis > 0 && !stretched(); --axis) extent *= to[axis - 1];
+    if (extent > 1) {
+      inner_only = inner_only && below == 1;
+      const std::string within = axis > 0 ? absl::StrCat(" % ", extent) : "";
+      terms.push_back(absl::StrCat("e / ", below, within, " * ", stride));
+    }
+    below *= extent;
+    stride *= extent;
+    for (; axis > 0 && stretched(); --axis) below *= to[axis - 1];
+  }
+  return {inner_only && stride <= kMaxRow, absl::StrJoin(terms, " + ")};
+}
 
 class SourceWriter {
  public:
@@ -102,10 +134,10 @@ class SourceWriter {
         access->updated |= member.op->input_arg(k).ref;
       } else if (access->size == 1) {
         access->number = true;
-      } else if (access->size > kMaxRow) {
+      } else if (!SeeBroadcast(
+                     BroadcastOf(program_.spec(node_.inputs[member.inputs[k].index]).shape, member.outputs[0].shape),
+                     *access)) {
         return false;
-      } else {
-        access->row = true;
       }
     }
     for (int k : Numbers(code)) {
@@ -118,6 +150,17 @@ class SourceWriter {
     if (access == nullptr) return false;
     access->condition = true;
     return true;
+  }
+
+  // False if another member reads other places of the same operand.
+  static bool SeeBroadcast(const Broadcast& broadcast, Access& access) {
+    if (broadcast.row) {
+      access.row = true;
+    } else {
+      if (!access.place.empty() && access.place != broadcast.place) return false;
+      access.place = broadcast.place;
+    }
+    return !access.row || access.place.empty();
   }
 
   // The inputs k that `function` names as "$k".
@@ -215,6 +258,11 @@ class SourceWriter {
       if (access.row) {
         absl::StrAppend(&text, "const auto y", k, " = LoadRow<kLanes, ", access.size, ">(in", k, ", (r", k, " + i) % ",
                         access.size, ", lanes, whole);\n");
+      }
+      if (!access.place.empty()) {
+        const absl::string_view index = elements_ < int64_t{1} << 31 ? "uint32_t" : "int64_t";
+        absl::StrAppend(&text, "const auto y", k, " = LoadAt<kLanes>(in", k, ", lanes, [&](int j) {\nconst ", index,
+                        " e = ", index, "(begin) + i + j;\nreturn ", access.place, ";\n});\n");
       }
       if (access.transposed) {
         absl::StrAppend(&text, "const auto t", k, " = LoadTransposed<kLanes>(in", k,

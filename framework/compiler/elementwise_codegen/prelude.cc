@@ -6,7 +6,6 @@ absl::string_view KernelPrelude() {
   return R"(
 namespace belfry {
 
-
 // The attributes of a node by name, for code whose constructors take framework/graph/attr.h's.
 struct Attrs {
   struct Entry { const char* name; double value; };
@@ -62,6 +61,16 @@ Pack<S, n> LoadRow(const S* row, uint32_t at, int lanes, bool whole) {
 #pragma unroll
   for (int j = 0; j < n; ++j) {
     if (j < lanes) pack.at[j] = row[(at + j) % size];
+  }
+  return pack;
+}
+// The same of elements place(j) of `from`.
+template <int n, class S, class Place>
+Pack<S, n> LoadAt(const S* from, int lanes, const Place& place) {
+  Pack<S, n> pack = {};
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    if (j < lanes) pack.at[j] = from[place(j)];
   }
   return pack;
 }

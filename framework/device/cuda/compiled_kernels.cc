@@ -8,7 +8,6 @@
 #include "framework/device/cuda/cubin_file.h"
 #include "framework/device/cuda/native.h"
 #include "framework/device/cuda/nvrtc.h"
-#include "spdlog/spdlog.h"
 
 namespace belfry {
 namespace {
@@ -63,19 +62,6 @@ absl::StatusOr<std::shared_ptr<const CompiledKernel>> Compile(const Card& card, 
 }
 
 }  // namespace
-
-bool CompiledKernels::Compiles(const Card& card) {
-  const MutexLock lock(mutex_);
-  if (state_ == State::kUnknown) {
-    const absl::Status nvrtc = CheckNvrtc(card.capability().first, card.capability().second);
-    state_ = nvrtc.ok() ? State::kYes : State::kNo;
-    if (!nvrtc.ok()) {
-      spdlog::warn("{}: element-wise ops are not fused, and take more time and memory: {}", card.label(),
-                   std::string(nvrtc.message()));
-    }
-  }
-  return state_ == State::kYes;
-}
 
 absl::StatusOr<std::shared_ptr<const CompiledKernel>> CompiledKernels::Get(const Card& card,
                                                                            const std::string& source) {

@@ -17,15 +17,11 @@ namespace belfry {
 // written, or that the driver refuses, costs another compilation and is not an error.
 class CompiledKernels {
  public:
-  // The card's part of Device::CompilesKernels and Device::CompileKernel.
-  bool Compiles(const Card& card);
+  // The card's part of Device::CompileKernel.
   absl::StatusOr<std::shared_ptr<const CompiledKernel>> Get(const Card& card, const std::string& source);
 
  private:
-  enum class State { kUnknown, kYes, kNo };
-
   Mutex mutex_;
-  State state_ ABSL_GUARDED_BY(mutex_) = State::kUnknown;
   std::map<std::string, std::shared_ptr<const CompiledKernel>> kernels_ ABSL_GUARDED_BY(mutex_);  // by source
 };
 

@@ -37,7 +37,7 @@ class CudaDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind kind) override;
   std::unique_ptr<Event> NewEvent() override;
   absl::StatusOr<std::unique_ptr<StreamClock>> NewClock(int stamps) override;
-  bool CompilesKernels() override { return compiled_.Compiles(card_); }
+  bool CompilesKernels() override { return true; }
   absl::StatusOr<std::shared_ptr<const CompiledKernel>> CompileKernel(const std::string& source) override {
     return compiled_.Get(card_, source);
   }

@@ -9,6 +9,7 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/card.h"
 #include "framework/device/cuda/cuda_device.h"
+#include "framework/device/cuda/nvrtc.h"
 #include "framework/device/cuda/peers.h"
 #include "framework/device/device_set.h"
 #include "framework/device/gpu_options.h"
@@ -53,12 +54,14 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> Open(int count, const std::
   std::vector<size_t> limits;  // by index in cards->cards
   for (int i = 0; i < used; ++i) {
     ASSIGN_OR_RETURN(std::unique_ptr<Card> card, Card::Open(ordinals[i]));
+    const auto cannot_open = [&](const absl::Status& why) {
+      return absl::Status(why.code(), absl::StrCat("Cannot open ", card->label(), ": ", why.message()));
+    };
+    const absl::Status nvrtc = CheckNvrtc(card->capability().first, card->capability().second);
+    if (!nvrtc.ok()) return cannot_open(nvrtc);
     ASSIGN_OR_RETURN(const size_t free, card->FreeMemory());
     const absl::StatusOr<size_t> limit = GpuMemoryLimit(options, card->total_memory(), free);
-    if (!limit.ok()) {
-      return absl::Status(limit.status().code(),
-                          absl::StrCat("Cannot open ", card->label(), ": ", limit.status().message()));
-    }
+    if (!limit.ok()) return cannot_open(limit.status());
     limits.push_back(*limit);
     cards->cards.push_back(std::move(card));
   }

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -24,6 +25,7 @@
 #include "framework/base/library/cuda_libraries.h"
 #include "framework/base/mutex.h"
 #include "framework/base/status.h"
+#include "framework/compiler/elementwise_codegen/generated_kernel.h"
 #include "framework/device/cuda/nvrtc.h"
 #include "framework/device/cuda/nvrtc_prelude.h"
 #include "framework/runtime/session.h"
@@ -86,6 +88,22 @@ std::string Check(const std::string& source, std::atomic<size_t>& bytes) {
   return "";
 }
 
+// Expects no error from check(source) for any of them.
+void CheckAll(const std::vector<std::string>& sources, const std::function<std::string(const std::string&)>& check) {
+  std::vector<std::string> errors(sources.size());
+  std::atomic<size_t> next = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < UsableCores(); ++t) {
+    threads.emplace_back([&] {
+      for (size_t i = next++; i < sources.size(); i = next++) errors[i] = check(sources[i]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < sources.size(); ++i) {
+    EXPECT_EQ(errors[i], "") << sources[i].substr(sources[i].rfind("namespace belfry {"));
+  }
+}
+
 TEST(GeneratedKernels, OfTrainingStepsCompileForAllCards) {
   for (const auto& [major, minor] : kKernelCapabilities) {
     if (const absl::Status nvrtc = CheckNvrtc(major, minor); !nvrtc.ok()) GTEST_SKIP() << nvrtc.message();
@@ -94,20 +112,80 @@ TEST(GeneratedKernels, OfTrainingStepsCompileForAllCards) {
   ASSERT_TRUE(kernels.ok()) << kernels.status();
   const std::vector<std::string>& sources = *kernels;
   EXPECT_GT(sources.size(), 20u);
-  std::vector<std::string> errors(sources.size());
-  std::atomic<size_t> next = 0, bytes = 0;
-  const auto check = [&] {
-    for (size_t i = next++; i < sources.size(); i = next++) errors[i] = Check(sources[i], bytes);
-  };
-  std::vector<std::thread> threads;
-  for (int t = 0; t < UsableCores(); ++t) threads.emplace_back(check);
-  for (std::thread& thread : threads) thread.join();
-  for (size_t i = 0; i < sources.size(); ++i) {
-    EXPECT_EQ(errors[i], "") << sources[i].substr(sources[i].rfind("namespace belfry {"));
-  }
+  std::atomic<size_t> bytes = 0;
+  CheckAll(sources, [&](const std::string& source) { return Check(source, bytes); });
   RecordProperty("kernels", static_cast<int>(sources.size()));
   RecordProperty("bytes", static_cast<int>(bytes));
   std::cout << sources.size() << " kernels, " << bytes << " bytes of machine code\n";
+}
+
+// Each op whose kernel is generated, in every dtype. Its second operand is stretched if the op allows it.
+std::vector<Output> EachOp(const Scope& scope, std::vector<FeedSpec>& feeds) {
+  const Shape whole = {6, 5, 7};
+  const auto feed = [&](DType dtype, const Shape& shape) {
+    feeds.push_back({ops::Placeholder(scope, dtype, shape), shape});
+    return feeds.back().output;
+  };
+  std::vector<Output> results;
+  for (const auto& [name, op] : scope.graph().registry().ops()) {
+    for (const KernelDef* kernel : op.KernelsFor("GPU")) {
+      if (!IsGenerated(*kernel) || op.FindKernel("GPU", kernel->dtype) != kernel) continue;
+      Attrs attrs;
+      for (const AttrDef& attr : op.attrs) attrs.Set(attr.name, attr.value);
+      Shape second = whole;
+      for (const Shape& shape : {Shape({7}), Shape({6, 1, 7})}) {
+        if (op.inputs.size() == 2 && op.shape({attrs, std::vector{whole, shape}, {}}).ok()) second = shape;
+      }
+      std::vector<Output> inputs;
+      for (const ArgDef& arg : op.inputs) {
+        if (arg.list) continue;  // a condition
+        const DType dtype = arg.type == "bool" ? DType::kBool : kernel->dtype;
+        inputs.push_back(arg.ref ? Output(GetVariable(scope, absl::StrCat(name, DTypeName(dtype)), whole,
+                                                      ConstantInitializer(0), {.dtype = dtype}))
+                                 : feed(dtype, inputs.empty() ? whole : second));
+      }
+      const bool converts = op.types.size() > 1;
+      for (const DType to : converts ? op.types[1].allowed : absl::Span<const DType>(&kernel->dtype, 1)) {
+        if (converts) attrs.Set(op.types[1].name, to);
+        results.push_back(scope.Add(name, inputs, attrs));
+      }
+    }
+  }
+  return results;
+}
+
+TEST(GeneratedKernels, OfEachOpCompile) {
+  const auto [major, minor] = kKernelCapabilities[0];
+  if (const absl::Status nvrtc = CheckNvrtc(major, minor); !nvrtc.ok()) GTEST_SKIP() << nvrtc.message();
+  std::mutex mutex;
+  std::set<std::string> sources;
+  const DeviceSet devices = OpenFakeGpus(
+      1, /*tagged=*/false, {}, [&](const std::string& source) -> absl::StatusOr<std::shared_ptr<const CompiledKernel>> {
+        const std::lock_guard<std::mutex> lock(mutex);
+        sources.insert(source);
+        return std::make_shared<const NoKernel>();
+      });
+  Graph graph(BuiltinOps());
+  std::vector<FeedSpec> feeds;
+  const Scope scope = Scope(graph).Device("/gpu:0");
+  std::vector<Output> results = EachOp(scope, feeds);
+  // More than 2^31 elements.
+  for (const Shape& shape : {Shape({1 << 16, 1 << 16}), Shape({1 << 16, 1})}) {
+    feeds.push_back({ops::Placeholder(scope, DType::kUInt8, shape), shape});
+  }
+  results.push_back(ops::Less(scope, feeds.rbegin()[1].output, feeds.back().output));
+  ASSERT_EQ(graph.status(), absl::OkStatus());
+  const auto session = Session::Create(graph, devices, {.fuse = false});
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto explained = (*session)->Explain(feeds, results);
+  ASSERT_TRUE(explained.ok()) << explained.status();
+  EXPECT_GT(sources.size(), 200u);
+  const auto is_large = [](const std::string& source) { return absl::StrContains(source, "const int64_t e = "); };
+  EXPECT_EQ(std::count_if(sources.begin(), sources.end(), is_large), 1);
+  CheckAll({sources.begin(), sources.end()}, [&](const std::string& source) -> std::string {
+    const absl::StatusOr<std::string> cubin = CompileCubin(source, major, minor);
+    return cubin.ok() ? "" : std::string(cubin.status().message());
+  });
 }
 
 // Two passes with kernels of their own, on a GPU with `compiler`.

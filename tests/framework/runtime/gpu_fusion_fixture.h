@@ -29,7 +29,6 @@ class GpuFusion : public testing::Test {
     absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
     if (!devices.ok()) GTEST_SKIP() << devices.status().message();
     devices_ = std::make_unique<DeviceSet>(*std::move(devices));
-    if (!devices_->device(1).CompilesKernels()) GTEST_SKIP() << "this GPU compiles no kernels";
   }
 
   // A placeholder that is fed random numbers, of which some, if `special`, are NaN, infinite, zero or subnormal.

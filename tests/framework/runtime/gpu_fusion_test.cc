@@ -96,6 +96,17 @@ TEST_F(GpuFusion, AChainIsOneKernel) {
   EXPECT_EQ(Compare({y}), 1);
 }
 
+// Division is in chains, whatever the shape of its operands.
+TEST_F(GpuFusion, StretchedOperandsOfDivisions) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kInt32}) {
+    for (const Shape& shape : {Shape({6, 1, 7}), Shape({6, 5, 1}), Shape({1, 5, 1}), Shape({5, 1}), Shape({7})}) {
+      SCOPED_TRACE(absl::StrCat(DTypeName(dtype), " ", shape.ToString()));
+      const Output x = Feed(dtype, {6, 5, 7}), y = Feed(dtype, shape);
+      EXPECT_GT(Compare({ops::Neg(scope_, ops::FloorDiv(scope_, ops::Square(scope_, x), y))}), 0);
+    }
+  }
+}
+
 TEST_F(GpuFusion, AMatrixIsReadTransposed) {
   const Output x = Feed(DType::kFloat32, {17, 5, 33});
   const Output y = ops::Cast(scope_, ops::Transpose(scope_, x, {2, 0, 1}), DType::kFloat16);
