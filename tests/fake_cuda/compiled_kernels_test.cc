@@ -2,14 +2,17 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/library/cuda_libraries.h"
 #include "framework/device/device_set.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/framework/io/io_testing.h"
@@ -165,6 +168,22 @@ TEST_F(CompiledKernelsTest, SeveralAtOnce) {
   Reopen();
   for (int which = 0; which < 3; ++which) EXPECT_EQ(Compile(which), absl::OkStatus());
   EXPECT_EQ(Files().size(), 3u);
+}
+
+// In a process of its own, since NVRTC is loaded once.
+TEST(NvrtcDeathTest, NoGpuIsOpenedWithoutIt) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const TemporaryFolder folder;
+  const std::string other_library = FileOf(reinterpret_cast<const void*>(&std::fopen));
+  fs::create_symlink(other_library, folder / absl::StrCat("libnvrtc.so.", CUDART_VERSION / 1000));
+  const auto open = [&] {
+    setenv("BELFRY_CUDA_PATH", folder.path().c_str(), 1);
+    const absl::Status status = DeviceSet::Open("gpu:1").status();
+    std::cerr << status.message() << "\n";
+    std::exit(status.ok() ? 1 : 0);
+  };
+  EXPECT_EXIT(open(), testing::ExitedWithCode(0),
+              "Cannot open CUDA device 0 .Fake H200.: libnvrtc.so.* has no function");
 }
 
 }  // namespace

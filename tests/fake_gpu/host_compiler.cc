@@ -26,13 +26,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr absl::string_view kBefore = R"(
+constexpr absl::string_view kHeaders = R"(
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <type_traits>
+)";
+constexpr absl::string_view kBefore = R"(
 namespace belfry {
 struct Half { uint16_t bits; };
 struct BFloat16 { uint16_t bits; };
@@ -99,23 +101,41 @@ class HostKernel final : public CompiledKernel {
   const Run run_;
 };
 
-// The compiled source, from a folder that all test programs share.
-absl::StatusOr<std::string> Library(const std::string& source) {
-  const std::string text =
-      absl::StrCat(kBefore, absl::StrReplaceAll(source, {{"Table table)", "Table& table)"}}), kAfter);
-  const fs::path folder = fs::path(BELFRY_HOST_KERNELS);
-  const std::string stem = (folder / absl::StrCat(absl::Hex(io::Checksum(text.data(), text.size())))).string();
-  if (fs::exists(stem + ".so")) return stem + ".so";
-  const std::string own = absl::StrCat(stem, ".", getpid());
-  std::error_code error;
-  fs::create_directories(folder, error);
-  RETURN_IF_ERROR(io::WriteFile(own + ".cc", text));
-  const std::string command = absl::StrCat(
-      BELFRY_CXX_COMPILER, " -std=c++20 -O1 -w -ffp-contract=off -shared -fPIC -o ", own, ".so ", own, ".cc");
+// Compiles the file `source` to `output` under a name of this process, as other test programs may do the same.
+absl::Status Compile(absl::string_view options, const std::string& source, const std::string& output) {
+  const std::string own = absl::StrCat(output, ".", getpid());
+  const std::string command = absl::StrCat(BELFRY_CXX_COMPILER, " -std=c++20 -O1 -w -ffp-contract=off -fPIC ", options,
+                                           " -o ", own, " ", source);
   if (std::system(command.c_str()) != 0) return absl::InternalError(absl::StrCat("this failed: ", command));
-  fs::rename(own + ".so", stem + ".so", error);
-  fs::remove(own + ".cc", error);
-  return stem + ".so";
+  std::error_code error;
+  fs::rename(own, output, error);
+  return absl::OkStatus();
+}
+
+std::string PathOf(absl::string_view text) {
+  return absl::StrCat(BELFRY_HOST_KERNELS, "/", absl::Hex(io::Checksum(text.data(), text.size())));
+}
+
+// The compiled source, from a folder that all test programs share. Headers, which take most of the time, are compiled
+// once.
+absl::StatusOr<std::string> Library(const std::string& source) {
+  const std::string headers = PathOf(kHeaders) + ".h";
+  const std::string text = absl::StrCat("#include \"", headers, "\"\n", kBefore,
+                                        absl::StrReplaceAll(source, {{"Table table)", "Table& table)"}}), kAfter);
+  const std::string library = PathOf(text) + ".so";
+  if (fs::exists(library)) return library;
+  std::error_code error;
+  fs::create_directories(BELFRY_HOST_KERNELS, error);
+  const std::string own = absl::StrCat(library, ".", getpid(), ".cc");
+  if (!fs::exists(headers + ".gch")) {
+    RETURN_IF_ERROR(io::WriteFile(own, kHeaders));
+    fs::rename(own, headers, error);
+    RETURN_IF_ERROR(Compile("-x c++-header", headers, headers + ".gch"));
+  }
+  RETURN_IF_ERROR(io::WriteFile(own, text));
+  RETURN_IF_ERROR(Compile("-shared", own, library));
+  fs::remove(own, error);
+  return library;
 }
 
 struct Known {
