@@ -56,9 +56,8 @@ constexpr void (*kKernels[])(KernelTable& table) = {
     // ops/state
     AddStateGpuKernels,
     // ops/training
-    AddAverageGpuKernels, AddClipGpuKernels, AddDenseRowsGpuKernels, AddUpdateRuleGpuKernels, AddIncrementGpuKernels,
-    AddL2LossesGpuKernels, AddLarsGpuKernels, AddLossScaleGpuKernels, AddScheduleGpuKernels, AddSeriesGpuKernels,
-    AddSumRowsGpuKernels};
+    AddClipGpuKernels, AddDenseRowsGpuKernels, AddUpdateRuleGpuKernels, AddIncrementGpuKernels, AddL2LossesGpuKernels,
+    AddLarsGpuKernels, AddLossScaleGpuKernels, AddScheduleGpuKernels, AddSeriesGpuKernels, AddSumRowsGpuKernels};
 
 }  // namespace
 

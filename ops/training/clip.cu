@@ -2,7 +2,6 @@
 
 #include "ops/training/norm_gpu_impl.h"
 #include "ops/training/training_ops.h"
-#include "ops/training/update_gpu_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -36,34 +35,11 @@ absl::StatusOr<Kernel> MakeGlobalNorm(const KernelSpec& spec) {
   return kernel;
 }
 
-template <class T, class N>
-absl::Status Multiply(Stream& stream, int64_t n, double clip, const gpu::Stored<T>* x, const N* norm,
-                      gpu::Stored<T>* y) {
-  using C = gpu::Compute<T>;
-  const int64_t threads = UpdateThreads(n, /*costly=*/true);
-  return gpu::ForEach(stream, threads, [=] BELFRY_GPU(int64_t first) {
-    const ClipRule<C> rule(static_cast<double>(*norm), clip);
-    for (int64_t i = first; i < n; i += threads) y[i] = gpu::Narrow<T>(rule(static_cast<C>(gpu::Widen(x[i]))));
-  });
-}
-
-template <class T>
-absl::StatusOr<Kernel> MakeClipToNorm(const KernelSpec& spec) {
-  using S = gpu::Stored<T>;
-  return Kernel{[n = spec.outputs[0].shape.elements(), clip = spec.attrs.Float("clip_norm"),
-                 wide = spec.inputs[1].dtype == DType::kFloat64](const KernelContext& at) {
-    return wide ? Multiply<T>(*at.stream, n, clip, at.input<S>(0), at.input<double>(1), at.output<S>(0))
-                : Multiply<T>(*at.stream, n, clip, at.input<S>(0), at.input<float>(1), at.output<S>(0));
-  }};
-}
-
 }  // namespace
 
 void AddClipGpuKernels(KernelTable& table) {
   table.AddKernels("GlobalNorm", Kernels<float, double, Half, BFloat16>(
                                      "GPU", [](auto tag) { return &MakeGlobalNorm<typename decltype(tag)::type>; }));
-  table.AddKernels("ClipToNorm", Kernels<float, double, Half, BFloat16>(
-                                     "GPU", [](auto tag) { return &MakeClipToNorm<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

@@ -28,6 +28,13 @@ struct LarsAt {
 };
 
 template <class T>
+absl::Status UpdateAll(Stream& stream, int64_t n, const UpdateData<T, 1>& data, const LarsAt<T>& make) {
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
+    if (data.only_if == nullptr || *data.only_if) UpdateElement(data, make(data), i);
+  });
+}
+
+template <class T>
 absl::StatusOr<Kernel> MakeLars(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
@@ -52,7 +59,7 @@ absl::StatusOr<Kernel> MakeLars(const KernelSpec& spec) {
                                 .only_if = condition.At(at),
                                 .learning_rate = at.input<float>(2),
                                 .step = nullptr};
-    return GpuUpdate(*at.stream, n, /*costly=*/false, data, LarsAt<T>{static_cast<C>(rule.momentum), rate});
+    return UpdateAll(*at.stream, n, data, LarsAt<T>{static_cast<C>(rule.momentum), rate});
   };
   return kernel;
 }

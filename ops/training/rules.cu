@@ -4,12 +4,12 @@
 namespace belfry::ops {
 
 void AddUpdateRuleGpuKernels(KernelTable& table) {
-  AddUpdateGpuKernels<GradientDescentRule>(table, "ApplyGradientDescent");
-  AddUpdateGpuKernels<MomentumRule>(table, "ApplyMomentum");
-  AddUpdateGpuKernels<RMSPropRule>(table, "ApplyRMSProp");
-  AddUpdateGpuKernels<AdagradRule>(table, "ApplyAdagrad");
-  AddUpdateGpuKernels<CoupledAdamRule>(table, "ApplyAdam");
-  AddUpdateGpuKernels<DecoupledAdamRule>(table, "ApplyAdamW");
+  AddSparseUpdateGpuKernels<GradientDescentRule>(table, "SparseApplyGradientDescent");
+  AddSparseUpdateGpuKernels<MomentumRule>(table, "SparseApplyMomentum");
+  AddSparseUpdateGpuKernels<RMSPropRule>(table, "SparseApplyRMSProp");
+  AddSparseUpdateGpuKernels<AdagradRule>(table, "SparseApplyAdagrad");
+  AddSparseUpdateGpuKernels<CoupledAdamRule>(table, "SparseApplyAdam");
+  AddSparseUpdateGpuKernels<DecoupledAdamRule>(table, "SparseApplyAdamW");
 }
 
 }  // namespace belfry::ops

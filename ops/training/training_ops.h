@@ -47,10 +47,9 @@ inline absl::StatusOr<RowsShape> RowsToSum(const KernelSpec& spec) {
 }
 
 // In the CUDA module.
-void AddAverageGpuKernels(KernelTable& table);     // average.cu
 void AddClipGpuKernels(KernelTable& table);        // clip.cu
 void AddDenseRowsGpuKernels(KernelTable& table);   // dense_rows.cu
-void AddUpdateRuleGpuKernels(KernelTable& table);  // rules.cu: gradient descent, ..., AdamW
+void AddUpdateRuleGpuKernels(KernelTable& table);  // rules.cu: of sparse gradients
 void AddIncrementGpuKernels(KernelTable& table);   // increment.cu
 void AddLarsGpuKernels(KernelTable& table);        // lars.cu
 void AddL2LossesGpuKernels(KernelTable& table);    // l2_losses.cu

@@ -1,19 +1,16 @@
-// Kernels of update ops on GPUs: one pass over the variable, its slots and the gradient. Only for .cu files.
+// Updates of variables on GPUs: of an element of the variable and of its slots, and of the rows of a sparse gradient.
+// Only for .cu files.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <vector>
 
-#include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/only_if.h"
-#include "ops/training/chunks_gpu_impl.h"
 #include "ops/training/rules.h"
 
 namespace belfry::ops {
@@ -57,18 +54,6 @@ BELFRY_GPU void UpdateElement(const UpdateData<T, slots>& data, const Update& up
   data.variable[i] = gpu::Narrow<T>(v);
 }
 
-// Updates n elements. make(data) returns the update; it is called on the device and must be small and trivially
-// copyable.
-template <class T, size_t slots, class Make>
-absl::Status GpuUpdate(Stream& stream, int64_t n, bool costly, const UpdateData<T, slots>& data, const Make& make) {
-  const int64_t threads = UpdateThreads(n, costly);
-  return gpu::ForEach(stream, threads, [=] BELFRY_GPU(int64_t first) {
-    if (data.only_if != nullptr && !*data.only_if) return;
-    const auto update = make(data);
-    for (int64_t i = first; i < n; i += threads) UpdateElement(data, update, i);
-  });
-}
-
 template <class Rule>
 struct RuleAt {
   Rule rule;
@@ -78,92 +63,14 @@ struct RuleAt {
   }
 };
 
-// Elements that one team updates, all of one variable; and the number of variables that fit into the 4 KiB of arguments
-// that a launch can pass on every GPU.
-inline constexpr int64_t kUpdateChunk = 4096;
-inline constexpr int kUpdatesAtOnce = 48;
-
-template <class T, size_t slots>
-struct ManyUpdates {
-  UpdateData<T, slots> data[kUpdatesAtOnce];
-  TensorChunks<kUpdatesAtOnce, kUpdateChunk> parts;
-};
-
-template <class T, size_t slots, class Make>
-absl::Status GpuUpdates(Stream& stream, const ManyUpdates<T, slots>& many, const Make& make) {
-  static_assert(sizeof(many) + sizeof(make) <= 4000);
-  return gpu::ForEachRow(stream, many.parts.chunks(), kUpdateChunk,
-                         [=] BELFRY_GPU(int64_t chunk, const gpu::Team& team) {
-                           const auto part = many.parts.Find(chunk);
-                           const UpdateData<T, slots> data = many.data[part.tensor];
-                           if (data.only_if != nullptr && !*data.only_if) return;
-                           const auto update = make(data);
-                           for (int64_t i = team.rank; i < part.n; i += team.size)
-                             UpdateElement(data, update, part.begin + i);
-                         });
-}
-
-// Kernels of one node, and of several fused into one launch. `Op` describes what a node reads: Op::kSlots, Op::kCostly,
-// Op(spec), Data(context) of one node, and Make().
-template <class T, class Op>
-absl::StatusOr<Kernel> MakeGpuUpdate(const KernelSpec& spec) {
-  return Kernel{[op = Op(spec), n = spec.outputs[0].shape.elements()](const KernelContext& at) {
-    return GpuUpdate<T, Op::kSlots>(*at.stream, n, Op::kCostly, op.Data(at), op.Make());
-  }};
-}
-
-template <class T, class Op>
-absl::StatusOr<Kernel> MakeGpuUpdates(absl::Span<const KernelSpec> specs) {
-  struct Variable {
-    size_t first;  // index of its first input
-    int64_t n;
-  };
-  std::vector<Variable> variables;
-  size_t inputs = 0;
-  for (const KernelSpec& spec : specs) {
-    if (const int64_t n = spec.outputs[0].shape.elements(); n > 0) variables.push_back({inputs, n});
-    inputs += spec.inputs.size();
-  }
-  return Kernel{[op = Op(specs[0]), variables](const KernelContext& context) {
-    for (size_t i = 0; i < variables.size();) {
-      ManyUpdates<T, Op::kSlots> many{};
-      for (; i < variables.size() && !many.parts.full(); ++i) {
-        KernelContext at = context;
-        at.inputs += variables[i].first;
-        many.data[many.parts.count] = op.Data(at);
-        many.parts.Add(variables[i].n);
-      }
-      RETURN_IF_ERROR((GpuUpdates<T, Op::kSlots>(*context.stream, many, op.Make())));
-    }
-    return absl::OkStatus();
-  }};
-}
-
-template <class T, class Op>
-KernelDef GpuUpdateKernel() {
-  return {.device_type = "GPU",
-          .dtype = kDTypeOf<T>,
-          .make = &MakeGpuUpdate<T, Op>,
-          .fuse_updates = &MakeGpuUpdates<T, Op>};
-}
-
-// Kernel definitions of Op<T> for every floating-point dtype.
-template <template <class> class Op>
-std::vector<KernelDef> GpuKernelsOfUpdate() {
-  return {GpuUpdateKernel<float, Op<float>>(), GpuUpdateKernel<double, Op<double>>(), GpuUpdateKernel<Half, Op<Half>>(),
-          GpuUpdateKernel<BFloat16, Op<BFloat16>>()};
-}
-
-// The Op of an element-wise rule (rules.h).
+// An update by a rule (rules.h) with a sparse gradient.
 template <class T, class Rule>
 class RuleUpdate {
  public:
   static constexpr size_t kSlots = Rule::kSlots;
-  static constexpr bool kCostly = Rule::kStep;
   static constexpr int kStep = 1 + static_cast<int>(Rule::kSlots);  // indices of inputs
   static constexpr int kRate = kStep + (Rule::kStep ? 1 : 0);
-  // `fixed`: number of inputs before the condition.
-  explicit RuleUpdate(const KernelSpec& spec, int fixed = kRate + 2) : rule_(spec.attrs), condition_(spec, fixed) {}
+  explicit RuleUpdate(const KernelSpec& spec) : rule_(spec.attrs), condition_(spec, kRate + 3) {}
 
   UpdateData<T, kSlots> Data(const KernelContext& at) const {
     using S = gpu::Stored<T>;
@@ -182,13 +89,6 @@ class RuleUpdate {
  private:
   Rule rule_;
   Condition condition_;
-};
-
-// Kernel definitions for Rule<C>, where C is the type of the computation.
-template <template <class> class Rule>
-struct UpdateByRule {
-  template <class T>
-  using Op = RuleUpdate<T, Rule<gpu::Compute<T>>>;
 };
 
 // The rows of a sparse gradient: a thread for each of some elements.
@@ -219,20 +119,19 @@ absl::StatusOr<Kernel> MakeGpuSparseUpdate(const KernelSpec& spec) {
   const int64_t count = gradient[0], width = gradient.elements(1, gradient.rank()), rows = spec.inputs[0].shape[0];
   if (count * width == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
   const bool wide = spec.inputs[Op::kRate + 2].dtype == DType::kInt64;
-  return Kernel{[op = Op(spec, Op::kRate + 3), count, width, rows, wide](const KernelContext& at) {
+  return Kernel{[op = Op(spec), count, width, rows, wide](const KernelContext& at) {
     const auto run = [&](const auto* indices) {
-      return GpuSparseUpdate<T, Op::kSlots>(*at.stream, count, width, rows, Op::kCostly, indices, op.Data(at),
+      return GpuSparseUpdate<T, Op::kSlots>(*at.stream, count, width, rows, Rule::kStep, indices, op.Data(at),
                                             op.Make());
     };
     return wide ? run(at.input<int64_t>(Op::kRate + 2)) : run(at.input<int32_t>(Op::kRate + 2));
   }};
 }
 
-// Adds the kernels of the op of Rule<C> and of its form for sparse gradients.
+// Adds the kernels of an op that updates by Rule<C>, where C is the type of the computation, with sparse gradients.
 template <template <class> class Rule>
-void AddUpdateGpuKernels(KernelTable& table, const std::string& name) {
-  table.AddKernels(name, GpuKernelsOfUpdate<UpdateByRule<Rule>::template Op>());
-  table.AddKernels("Sparse" + name, Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+void AddSparseUpdateGpuKernels(KernelTable& table, absl::string_view op) {
+  table.AddKernels(op, Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
                      using T = typename decltype(tag)::type;
                      return &MakeGpuSparseUpdate<T, Rule<gpu::Compute<T>>>;
                    }));

@@ -16,13 +16,14 @@ namespace {
 
 // An update of this many elements is worth a launch of its own: fused, the others' gradients would live until it runs.
 constexpr int64_t kMinLarge = int64_t{1} << 16;
-// The same for a generated kernel. It also computes what lies between gradient and update, whose memory is saved.
+// The same for a generated kernel that may be of a chain. It also computes what lies between gradient and update, whose
+// memory is saved.
 constexpr int64_t kMinLargeGenerated = int64_t{1} << 24;
 
 class UpdateFuser {
  public:
-  UpdateFuser(Program& program, const DeviceSet& devices, bool joins)
-      : program_(program), devices_(devices), joins_allowed_(joins) {}
+  UpdateFuser(Program& program, const DeviceSet& devices, bool chains)
+      : program_(program), devices_(devices), chains_(chains) {}
 
   void Run() {
     FindReads();
@@ -59,10 +60,11 @@ class UpdateFuser {
   bool CanJoin(int i) const {
     const ProgramNode& node = program_.nodes[i];
     Device& device = devices_.device(node.device);
-    if (!joins_allowed_ || device.type() == "CPU" || !device.CompilesKernels()) return false;
+    if (device.type() == "CPU" || !device.CompilesKernels()) return false;
     if (node.op != &ElementwiseOp() && (node.outputs.size() != 1 || !HasElementCode(node, device))) return false;
     if (Updates(node)) return !read_[i];
-    return node.control_inputs.empty() && !node.inputs.empty() && absl::c_all_of(node.inputs, [&](const Value& input) {
+    return chains_ && node.control_inputs.empty() && !node.inputs.empty() &&
+           absl::c_all_of(node.inputs, [&](const Value& input) {
              return program_.nodes[Root(program_, input).node].op->kind == OpKind::kVariable;
            });
   }
@@ -122,7 +124,7 @@ class UpdateFuser {
       const Key key = KeyOf(node, depth[i], text);
       const ProgramNode& sized = node.body.empty() ? node : node.body.back();
       const int64_t elements = sized.outputs[0].shape.elements();
-      const int64_t large = joins_[i] ? kMinLargeGenerated : kMinLarge;
+      const int64_t large = joins_[i] && chains_ ? kMinLargeGenerated : kMinLarge;
       if (key.all_reduce < 0 && elements >= large) continue;
       OpenGroup& group = open[key];
       group.members.push_back(static_cast<int>(i));
@@ -189,7 +191,7 @@ class UpdateFuser {
 
   Program& program_;
   const DeviceSet& devices_;
-  const bool joins_allowed_;     // false if every element-wise op is to run by itself
+  const bool chains_;            // false if all element-wise ops but updates are to run by themselves
   std::vector<char> read_;       // by node: an output is read or fetched
   std::vector<char> joins_;      // by node: a generated kernel may compute it together with others
   HashMap<Value, Value> moved_;  // by output of a joined node: the output that replaces it

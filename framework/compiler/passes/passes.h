@@ -72,7 +72,7 @@ absl::Status Order(Program& program);
 // wait for one another: of updates that wait for the same all-reduce, of others up to a number of elements, and of what
 // is computed from variables only. The other updates with the same attributes become one UpdatesOp(), where nobody
 // reads their results and the device has a kernel for several (KernelDef::fuse_updates). With `smallest` larger than
-// kFuseFrom, there is no JoinedOp().
+// kFuseFrom, only updates are joined.
 absl::Status FuseUpdates(Program& program, const DeviceSet& devices, int64_t smallest);
 
 // Moves nodes within what their dependencies allow if that lowers the most bytes that a device holds at one moment by

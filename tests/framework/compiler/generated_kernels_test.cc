@@ -131,22 +131,27 @@ std::vector<Output> EachOp(const Scope& scope, std::vector<FeedSpec>& feeds) {
     for (const KernelDef* kernel : op.KernelsFor("GPU")) {
       if (!IsGenerated(*kernel) || op.FindKernel("GPU", kernel->dtype) != kernel) continue;
       Attrs attrs;
-      for (const AttrDef& attr : op.attrs) attrs.Set(attr.name, attr.value);
+      for (const AttrDef& attr : op.attrs) attrs.Set(attr.name, attr.required ? AttrValue(1.0) : attr.value);
       Shape second = whole;
-      for (const Shape& shape : {Shape({7}), Shape({6, 1, 7})}) {
+      for (const Shape& shape : {Shape(), Shape({7}), Shape({6, 1, 7})}) {
         if (op.inputs.size() == 2 && op.shape({attrs, std::vector{whole, shape}, {}}).ok()) second = shape;
       }
-      std::vector<Output> inputs;
-      for (const ArgDef& arg : op.inputs) {
-        if (arg.list) continue;  // a condition
-        const DType dtype = arg.type == "bool" ? DType::kBool : kernel->dtype;
-        inputs.push_back(arg.ref ? Output(GetVariable(scope, absl::StrCat(name, DTypeName(dtype)), whole,
-                                                      ConstantInitializer(0), {.dtype = dtype}))
-                                 : feed(dtype, inputs.empty() ? whole : second));
-      }
       const bool converts = op.types.size() > 1;
-      for (const DType to : converts ? op.types[1].allowed : absl::Span<const DType>(&kernel->dtype, 1)) {
-        if (converts) attrs.Set(op.types[1].name, to);
+      for (const DType other : converts ? op.types[1].allowed : absl::Span<const DType>(&kernel->dtype, 1)) {
+        if (converts) attrs.Set(op.types[1].name, other);
+        std::vector<Output> inputs;
+        for (const ArgDef& arg : op.inputs) {
+          const DType dtype = arg.type == op.types[0].name ? kernel->dtype : other;
+          if (arg.list) continue;  // a condition
+          if (arg.type == "int64" || arg.type == "float32") {
+            inputs.push_back(feed(arg.type == "int64" ? DType::kInt64 : DType::kFloat32, {}));
+          } else if (arg.ref) {
+            inputs.push_back(GetVariable(scope, absl::StrCat(name, results.size(), arg.name), whole,
+                                         ConstantInitializer(0), {.dtype = dtype}));
+          } else {
+            inputs.push_back(feed(arg.type == "bool" ? DType::kBool : dtype, inputs.empty() ? whole : second));
+          }
+        }
         results.push_back(scope.Add(name, inputs, attrs));
       }
     }
