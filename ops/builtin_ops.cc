@@ -129,7 +129,7 @@ OpRegistry MakeBuiltinOps() {
   registry.AddRewrite({"l2_losses", JoinL2Losses});
   registry.AddRewrite({"narrow_norms", NarrowNorms});
   registry.AddRewrite({"filter_layouts", TurnFilters});
-  registry.SetLateKernels(std::make_shared<LateKernels>("GPU", LoadGpuKernels));
+  registry.SetLateKernels(std::make_shared<LazyKernelTable>("GPU", LoadGpuKernels));
   return registry;
 }
 

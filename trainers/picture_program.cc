@@ -62,10 +62,10 @@ bool HasFolders(const std::string& folder) {
 }
 
 // The folders "train" and "val" or "test" of `place`, or all of it with a part drawn for validation.
-absl::StatusOr<data::TwoViews> OpenSets(const std::string& place, const data::PictureOptions& train,
-                                        const data::PictureOptions& test, double fraction, uint64_t seed) {
+absl::StatusOr<data::TrainAndTest> OpenSets(const std::string& place, const data::PictureOptions& train,
+                                            const data::PictureOptions& test, double fraction, uint64_t seed) {
   const auto folder = [&](const char* name) { return (fs::path(place) / name).string(); };
-  data::TwoViews sets;
+  data::TrainAndTest sets;
   for (const char* held_out : {"val", "test"}) {
     if (!HasFolders(folder("train")) || !HasFolders(folder(held_out))) continue;
     ASSIGN_OR_RETURN(sets.first, data::OpenImages(folder("train"), train));
@@ -101,7 +101,7 @@ absl::Status PictureProgram::OpenData(ProgramRun& run) {
   train.height = train.width = options_.size;
   const data::PictureOptions test{
       .height = options_.size, .width = options_.size, .central = options_.central, .skip_broken = train.skip_broken};
-  ASSIGN_OR_RETURN(data::TwoViews sets, OpenSets(place, train, test, options_.validation_fraction, run.order.seed));
+  ASSIGN_OR_RETURN(data::TrainAndTest sets, OpenSets(place, train, test, options_.validation_fraction, run.order.seed));
   train_ = std::move(sets.first);
   test_ = std::move(sets.second);
   ASSIGN_OR_RETURN(classes_, ClassesOf(*train_, place));

@@ -59,7 +59,7 @@ absl::Status Run() {
   const int64_t size = absl::GetFlag(FLAGS_size), batch = absl::GetFlag(FLAGS_batch_size);
   const data::PictureOptions training{.height = size, .width = size, .random_crop = data::RandomResizedCrop{}};
   const data::PictureOptions middle{.height = size, .width = size};
-  ASSIGN_OR_RETURN(const data::TwoViews views, data::OpenImages(absl::GetFlag(FLAGS_data_dir), training, middle));
+  ASSIGN_OR_RETURN(const data::TrainAndTest views, data::OpenImages(absl::GetFlag(FLAGS_data_dir), training, middle));
   ASSIGN_OR_RETURN(const std::vector<double> compared, OfFirstPictures(*views.second));
   ASSIGN_OR_RETURN(const auto batches, data::Prefetcher::Create(*views.first, {.batch_size = batch,
                                                                                .drop_remainder = true,

@@ -12,7 +12,7 @@ const std::vector<KernelDef>& KernelTable::Find(absl::string_view op) const {
   return found == kernels_.end() ? *none : found->second;
 }
 
-const std::vector<KernelDef>& LateKernels::Find(absl::string_view op) const {
+const std::vector<KernelDef>& LazyKernelTable::Find(absl::string_view op) const {
   absl::call_once(once_, [this] { table_ = load_(); });
   return table_.Find(op);
 }

@@ -25,9 +25,9 @@ class KernelTable {
 
 // A table for one device type that is made when it is first looked at, so that a program that uses no such device never
 // loads the module. Thread-safe.
-class LateKernels {
+class LazyKernelTable {
  public:
-  LateKernels(std::string device_type, std::function<KernelTable()> load)
+  LazyKernelTable(std::string device_type, std::function<KernelTable()> load)
       : device_type_(std::move(device_type)), load_(std::move(load)) {}
 
   const std::string& device_type() const { return device_type_; }

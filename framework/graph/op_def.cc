@@ -108,7 +108,7 @@ void OpRegistry::SetElementCode(absl::string_view op, ElementCodeFactory code) {
   found->second.element_code = std::move(code);
 }
 
-void OpRegistry::SetLateKernels(std::shared_ptr<const LateKernels> kernels) {
+void OpRegistry::SetLateKernels(std::shared_ptr<const LazyKernelTable> kernels) {
   for (auto& [name, op] : ops_) op.late_kernels = kernels;
   late_kernels_ = std::move(kernels);
 }

@@ -102,7 +102,7 @@ struct KernelDef {
   bool replaces = false;
 };
 
-class LateKernels;
+class LazyKernelTable;
 
 // Adds `more` to `kernels`; one for the same device type and dtype as one that is there takes its place.
 void MergeKernels(std::vector<KernelDef>& kernels, std::vector<KernelDef> more);
@@ -155,7 +155,7 @@ struct OpDef {
   std::vector<KernelDef> kernels = {};
 
   // Kernels from a back-end module, loaded when they are first looked up; may be null. Set by the registry.
-  std::shared_ptr<const LateKernels> late_kernels = {};
+  std::shared_ptr<const LazyKernelTable> late_kernels = {};
 
   // The kernel for a device type and dtype, or null: one of `kernels`, else of `late_kernels`, which are loaded if they
   // are for this type.
@@ -209,7 +209,7 @@ class OpRegistry {
   // and dtype as an existing one replaces it. It then is what runs: rewrites leave the op as it is (FusedOp).
   void AddKernels(absl::string_view op, std::vector<KernelDef> kernels);
   // Kernels that all ops, including those added later, fall back on; loaded when one is first looked up.
-  void SetLateKernels(std::shared_ptr<const LateKernels> kernels);
+  void SetLateKernels(std::shared_ptr<const LazyKernelTable> kernels);
   // Adds the text of an element-wise op's computation, and C++ declarations that all such texts may use.
   void SetElementCode(absl::string_view op, ElementCodeFactory code);
   void SetElementDeclarations(std::string text) { element_declarations_ = std::move(text); }
@@ -225,7 +225,7 @@ class OpRegistry {
 
  private:
   std::map<std::string, OpDef, std::less<>> ops_;
-  std::shared_ptr<const LateKernels> late_kernels_;
+  std::shared_ptr<const LazyKernelTable> late_kernels_;
   std::map<OpRole, std::string> roles_;
   std::vector<Rewrite> rewrites_;
   std::string element_declarations_;

@@ -72,7 +72,7 @@ Output Conv2D(OpScope scope, Output x, Output filter, const Conv2DOptions& optio
 }
 
 void RegisterConv2D(OpRegistry& registry) {
-  registry.Add(WithSixteenBits(
+  registry.Add(WithHalfPrecision(
       {.name = "Conv2D",
        .inputs = {{"x"}, {"filter"}},
        .outputs = {{"y"}},
@@ -82,11 +82,11 @@ void RegisterConv2D(OpRegistry& registry) {
        .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
        .gradient = Conv2DGradient,
        .kernels = Kernels<float, double, BFloat16>("CPU", [](auto) { return &MakeConv2D; })},
-      TakesSixteenBits(ConvolutionPass::kForward)));
+      TakesHalfPrecision(ConvolutionPass::kForward)));
 }
 
 void RegisterConv2DGradients(OpRegistry& registry) {
-  registry.Add(WithSixteenBits(
+  registry.Add(WithHalfPrecision(
       {.name = "Conv2DBackpropInput",
        .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}},
        .outputs = {{"dx"}},
@@ -96,8 +96,8 @@ void RegisterConv2DGradients(OpRegistry& registry) {
        .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
        .gradient = GradientOfBackpropInput,
        .kernels = Kernels<float, double, BFloat16>("CPU", [](auto) { return &MakeConv2DBackpropInput; })},
-      TakesSixteenBits(ConvolutionPass::kBackwardData)));
-  registry.Add(WithSixteenBits(
+      TakesHalfPrecision(ConvolutionPass::kBackwardData)));
+  registry.Add(WithHalfPrecision(
       {.name = "Conv2DBackpropFilter",
        .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
        .outputs = {{"dfilter"}},
@@ -107,7 +107,7 @@ void RegisterConv2DGradients(OpRegistry& registry) {
        .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
        .gradient = GradientOfBackpropFilter,
        .kernels = Kernels<float, double, BFloat16>("CPU", [](auto) { return &MakeConv2DBackpropFilter; })},
-      TakesSixteenBits(ConvolutionPass::kBackwardWeights)));
+      TakesHalfPrecision(ConvolutionPass::kBackwardWeights)));
 }
 
 }  // namespace belfry::ops

@@ -33,10 +33,10 @@ std::vector<Output> TransposedGradient(const Scope& scope, const Node& node, abs
           scope.Add("Conv2D", {dy[0], node.input(1)}, attrs)};
 }
 
-bool TransposedTakesSixteenBits(const KernelSpec& spec) {
+bool TransposedTakesHalfPrecision(const KernelSpec& spec) {
   std::vector<TensorSpec> inputs(spec.inputs.begin(), spec.inputs.end());
   inputs[0] = spec.outputs[0];
-  return TakesSixteenBits(ConvolutionPass::kBackwardData)({spec.name, spec.attrs, inputs, spec.outputs, spec.device});
+  return TakesHalfPrecision(ConvolutionPass::kBackwardData)({spec.name, spec.attrs, inputs, spec.outputs, spec.device});
 }
 
 // The least extent of which a convolution makes `x`; for SAME, x times the stride.
@@ -104,7 +104,7 @@ Output DepthwiseConv2D(OpScope scope, Output x, Output filter, const Conv2DOptio
 }
 
 void RegisterConv2DTranspose(OpRegistry& registry) {
-  registry.Add(WithSixteenBits(
+  registry.Add(WithHalfPrecision(
       {.name = "Conv2DTranspose",
        .inputs = {{.name = "extents", .type = kCarrierType, .shape_only = true}, {"filter"}, {"x"}},
        .outputs = {{"y"}},
@@ -119,7 +119,7 @@ void RegisterConv2DTranspose(OpRegistry& registry) {
                                                        return MakeConv2DTranspose(spec, &MakeConv2DBackpropInput);
                                                      };
                                                    })},
-      TransposedTakesSixteenBits));
+      TransposedTakesHalfPrecision));
 }
 
 }  // namespace belfry::ops

@@ -58,13 +58,13 @@ MadeKernel MakeByEngine(ConvolutionPass pass, const ConvolutionNode& node, bool 
   return std::nullopt;
 }
 
-std::function<bool(const KernelSpec&)> TakesSixteenBits(ConvolutionPass pass) {
+std::function<bool(const KernelSpec&)> TakesHalfPrecision(ConvolutionPass pass) {
   return [pass](const KernelSpec& spec) {
     const bool activates = spec.attrs.Find("activation") != nullptr;
     const absl::StatusOr<Epilogue> epilogue = activates ? EpilogueOf(spec.attrs) : Epilogue();
     const ConvolutionGeometry shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
     const ConvolutionEngine* const engine = FirstEngine(pass, {spec, shape, epilogue.value_or(Epilogue())});
-    return engine != nullptr && engine->sixteen_bits;
+    return engine != nullptr && engine->half_precision;
   };
 }
 

@@ -17,7 +17,7 @@ const ConvolutionEngine* FirstEngine(ConvolutionPass pass, const ConvolutionNode
 // Nothing if none does. Errors: those of making kernels.
 MadeKernel MakeByEngine(ConvolutionPass pass, const ConvolutionNode& node, bool fused = false);
 
-// True for nodes whose first engine takes numbers of 16 bits as they are, on any processor (WithSixteenBits).
-std::function<bool(const KernelSpec&)> TakesSixteenBits(ConvolutionPass pass);
+// True for nodes whose first engine takes numbers of 16 bits as they are, on any processor (WithHalfPrecision).
+std::function<bool(const KernelSpec&)> TakesHalfPrecision(ConvolutionPass pass);
 
 }  // namespace belfry::ops

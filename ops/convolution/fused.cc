@@ -77,7 +77,7 @@ absl::StatusOr<std::vector<Shape>> FilterBiasShape(const ShapeArgs& args) {
 }  // namespace
 
 void RegisterFusedConv2D(OpRegistry& registry) {
-  registry.Add(WithSixteenBits(
+  registry.Add(WithHalfPrecision(
       {.name = "FusedConv2D",
        .inputs = {{"x"}, {"filter"}, {"bias"}},
        .outputs = {{"y"}},
@@ -88,11 +88,11 @@ void RegisterFusedConv2D(OpRegistry& registry) {
        .gradient = NoGradient(kByThePass),
        .kernels = Kernels<float, double, BFloat16>(
            "CPU", [](auto tag) { return &MakeFusedConv2D<typename decltype(tag)::type>; })},
-      TakesSixteenBits(ConvolutionPass::kForward)));
+      TakesHalfPrecision(ConvolutionPass::kForward)));
 }
 
 void RegisterFusedConv2DGradients(OpRegistry& registry) {
-  registry.Add(WithSixteenBits(
+  registry.Add(WithHalfPrecision(
       {.name = "Conv2DBackpropFilterBias",
        .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
        .outputs = {{"dfilter"}, {"dbias"}},
@@ -102,7 +102,7 @@ void RegisterFusedConv2DGradients(OpRegistry& registry) {
        .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
        .gradient = NoGradient(kByThePass),
        .kernels = Kernels<float, double, BFloat16>("CPU", [](auto) { return &MakeBackpropFilterBias; })},
-      TakesSixteenBits(ConvolutionPass::kBackwardWeights)));
+      TakesHalfPrecision(ConvolutionPass::kBackwardWeights)));
   OpDef masked = {.name = "Conv2DBackpropInputReluGrad",
                   .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}, {"relu"}},
                   .outputs = {{"dx"}},
@@ -114,11 +114,11 @@ void RegisterFusedConv2DGradients(OpRegistry& registry) {
                   .in_place = {{3, 0}},
                   .kernels = Kernels<float, double, BFloat16>(
                       "CPU", [](auto tag) { return &MakeBackpropInputReluGrad<typename decltype(tag)::type>; })};
-  registry.Add(WithSixteenBits(masked, TakesSixteenBits(ConvolutionPass::kBackwardData)));
+  registry.Add(WithHalfPrecision(masked, TakesHalfPrecision(ConvolutionPass::kBackwardData)));
   masked.name = "Conv2DBackpropInputAddReluGrad";
   masked.inputs.push_back({"addend"});
   masked.in_place = {{4, 0}, {3, 0}};
-  registry.Add(WithSixteenBits(masked, TakesSixteenBits(ConvolutionPass::kBackwardData)));
+  registry.Add(WithHalfPrecision(masked, TakesHalfPrecision(ConvolutionPass::kBackwardData)));
 }
 
 }  // namespace belfry::ops

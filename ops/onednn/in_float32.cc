@@ -92,7 +92,7 @@ class InFloat32 {
 
 }  // namespace
 
-OpDef WithSixteenBits(OpDef op, std::function<bool(const KernelSpec&)> own) {
+OpDef WithHalfPrecision(OpDef op, std::function<bool(const KernelSpec&)> own) {
   const KernelDef* const wide = op.FindKernel("CPU", DType::kFloat32);
   BELFRY_CHECK(wide != nullptr);
   const auto args = std::make_shared<const OpDef>(OpDef{.inputs = op.inputs});

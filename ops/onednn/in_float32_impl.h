@@ -11,6 +11,6 @@ namespace belfry::ops {
 // Returns `op`, which has a float32 CPU kernel, with a float16 one, which runs that on copies of its inputs in the
 // workspace and rounds the results. On processors without fast instructions for bfloat16 its kernel does the same,
 // unless `own` says that the given one is as fast for this node.
-OpDef WithSixteenBits(OpDef op, std::function<bool(const KernelSpec&)> own = nullptr);
+OpDef WithHalfPrecision(OpDef op, std::function<bool(const KernelSpec&)> own = nullptr);
 
 }  // namespace belfry::ops

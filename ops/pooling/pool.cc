@@ -354,7 +354,7 @@ bool ComputesBFloat16(const KernelSpec&) { return onednn::HasBFloat16(); }
 }  // namespace
 
 void RegisterPool(OpRegistry& registry) {
-  registry.Add(WithSixteenBits(
+  registry.Add(WithHalfPrecision(
       {.name = "MaxPool",
        .inputs = {{"x"}},
        .outputs = {{"y"}, {.name = "winners", .type = "W"}},
@@ -367,7 +367,7 @@ void RegisterPool(OpRegistry& registry) {
        .kernels = Kernels<float, double, BFloat16>(
            "CPU", [](auto tag) { return &MakeMaxPool<typename decltype(tag)::type>; })},
       ComputesBFloat16));
-  registry.Add(WithSixteenBits(
+  registry.Add(WithHalfPrecision(
       {.name = "AvgPool",
        .inputs = {{"x"}},
        .outputs = {{"y"}},
@@ -383,17 +383,18 @@ void RegisterPool(OpRegistry& registry) {
 }
 
 void RegisterPoolGradients(OpRegistry& registry) {
-  registry.Add(WithSixteenBits({.name = "MaxPoolGrad",
-                                .inputs = {{.name = "x", .shape_only = true}, {.name = "winners", .type = "W"}, {"dy"}},
-                                .outputs = {{"dx"}},
-                                .types = {{"T", kFloatTypes}, {"W", kWinnerTypes}},
-                                .attrs = PoolAttrDefs(),
-                                .shape = PoolGradShape,
-                                .gradient = NoSecondDerivative(),
-                                .kernels = Kernels<float, double, BFloat16>(
-                                    "CPU", [](auto tag) { return &MakeMaxPoolGrad<typename decltype(tag)::type>; })},
-                               ComputesBFloat16));
-  registry.Add(WithSixteenBits(
+  registry.Add(
+      WithHalfPrecision({.name = "MaxPoolGrad",
+                         .inputs = {{.name = "x", .shape_only = true}, {.name = "winners", .type = "W"}, {"dy"}},
+                         .outputs = {{"dx"}},
+                         .types = {{"T", kFloatTypes}, {"W", kWinnerTypes}},
+                         .attrs = PoolAttrDefs(),
+                         .shape = PoolGradShape,
+                         .gradient = NoSecondDerivative(),
+                         .kernels = Kernels<float, double, BFloat16>(
+                             "CPU", [](auto tag) { return &MakeMaxPoolGrad<typename decltype(tag)::type>; })},
+                        ComputesBFloat16));
+  registry.Add(WithHalfPrecision(
       {.name = "AvgPoolGrad",
        .inputs = {{.name = "x", .shape_only = true}, {"dy"}},
        .outputs = {{"dx"}},

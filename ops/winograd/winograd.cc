@@ -110,7 +110,7 @@ int64_t Pairs(int64_t in, int64_t out, int64_t taps, int64_t pad) {
 
 // The same estimate for oneDNN's direct convolution. With few channels its gradient of the weights leaves most lanes
 // empty. bfloat16 products take half the time where the processor supports them, and almost none with tile
-// instructions; without either it is the product of float copies (WithSixteenBits).
+// instructions; without either it is the product of float copies (WithHalfPrecision).
 double DirectCost(const Problem& p, const ConvolutionGeometry& s, Pass pass) {
   double slow = kLanes < 16 ? 1.3 : 1.12;
   if (pass == Pass::kBackwardWeights) slow = p.in.channels < kLanes ? 2.5 : 1.4;

@@ -439,12 +439,12 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(const std::string& folder_or
   return Open(folder_or_list, options);
 }
 
-absl::StatusOr<TwoViews> OpenImages(const std::string& folder_or_list, const PictureOptions& first,
-                                    const PictureOptions& second) {
+absl::StatusOr<TrainAndTest> OpenImages(const std::string& folder_or_list, const PictureOptions& first,
+                                        const PictureOptions& second) {
   RETURN_IF_ERROR(CheckOptions(second));
   ASSIGN_OR_RETURN(std::unique_ptr<PictureDataset> dataset, Open(folder_or_list, first));
   std::unique_ptr<Dataset> other = dataset->With(second);
-  return TwoViews{std::move(dataset), std::move(other)};
+  return TrainAndTest{std::move(dataset), std::move(other)};
 }
 
 }  // namespace belfry::data

@@ -77,11 +77,11 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(const std::string& folder_or
 // The same examples twice, as a training and an evaluation see them. Files are found, and checked for skip_broken of
 // the first options, once, and have one cache; `pictures`, `masks`, `csv`, skip_broken and `cache` of the second do not
 // matter.
-struct TwoViews {
+struct TrainAndTest {
   std::unique_ptr<Dataset> first, second;
 };
-absl::StatusOr<TwoViews> OpenImages(const std::string& folder_or_list, const PictureOptions& first,
-                                    const PictureOptions& second);
+absl::StatusOr<TrainAndTest> OpenImages(const std::string& folder_or_list, const PictureOptions& first,
+                                        const PictureOptions& second);
 
 // The pictures in these files, in this order, as field "image". Errors: those above.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenPictures(std::vector<std::string> paths,

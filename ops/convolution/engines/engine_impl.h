@@ -40,9 +40,9 @@ struct ConvolutionEngine {
   // and processor. Asked for nodes without empty tensors only, unless `empty`.
   bool (*serves)(const ConvolutionNode& node);
   MadeKernel (*make)(const ConvolutionNode& node);
-  bool fuses = true;          // with bias and activation; with mask and addend; with the gradient of the bias
-  bool sixteen_bits = false;  // converts bfloat16 as it goes, on any processor
-  bool empty = false;         // serves nodes with empty tensors
+  bool fuses = true;            // with bias and activation; with mask and addend; with the gradient of the bias
+  bool half_precision = false;  // converts bfloat16 as it goes, on any processor
+  bool empty = false;           // serves nodes with empty tensors
 };
 
 }  // namespace belfry::ops

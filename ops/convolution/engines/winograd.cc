@@ -88,11 +88,11 @@ MadeKernel MakeWinogradBackwardWeights(const ConvolutionNode& node) {
 }  // namespace
 
 const ConvolutionEngine kWinogradForward = {"Winograd", &WinogradServes<Pass::kForward>, &MakeWinogradForward,
-                                            /*fuses=*/true, /*sixteen_bits=*/true};
+                                            /*fuses=*/true, /*half_precision=*/true};
 const ConvolutionEngine kWinogradBackwardData = {"Winograd", &WinogradServes<Pass::kBackwardData>,
-                                                 &MakeWinogradBackwardData, /*fuses=*/true, /*sixteen_bits=*/true};
+                                                 &MakeWinogradBackwardData, /*fuses=*/true, /*half_precision=*/true};
 const ConvolutionEngine kWinogradBackwardWeights = {"Winograd", &WinogradServes<Pass::kBackwardWeights>,
                                                     &MakeWinogradBackwardWeights, /*fuses=*/true,
-                                                    /*sixteen_bits=*/true};
+                                                    /*half_precision=*/true};
 
 }  // namespace belfry::ops

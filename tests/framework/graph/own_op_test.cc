@@ -155,7 +155,7 @@ TEST(OpRegistry, TakesKernelsOfABackEnd) {
 
 TEST(OpRegistry, KnowsKernelsThatReplaceOthers) {
   OpRegistry registry;
-  registry.SetLateKernels(std::make_shared<LateKernels>("GPU", [] {
+  registry.SetLateKernels(std::make_shared<LazyKernelTable>("GPU", [] {
     KernelTable table;
     table.AddKernels("Cube", {{"GPU", DType::kFloat32, &MakeCube<float>}});
     return table;
