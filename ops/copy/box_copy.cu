@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "ops/copy/copy_ops.h"
-#include "ops/gpu/index_gpu_impl.h"
+#include "ops/gpu/divider_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
 
 namespace belfry::ops {

@@ -4,7 +4,7 @@
 #include "framework/base/status.h"
 #include "ops/copy/copy_ops.h"
 #include "ops/copy/join_impl.h"
-#include "ops/gpu/index_gpu_impl.h"
+#include "ops/gpu/divider_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
 
 namespace belfry::ops {

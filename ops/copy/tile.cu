@@ -4,16 +4,36 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "ops/copy/copy_ops.h"
-#include "ops/gpu/index_gpu_impl.h"
+#include "ops/gpu/divider_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
 
 namespace belfry::ops {
 namespace {
 
+// Maps element i of an array with up to kMaxAxes axes to its offset in another.
+struct Strides {
+  static constexpr int kMaxAxes = 16;
+  struct Axis {
+    Divider extent;  // prepared for the number of all elements
+    int64_t stride = 0;
+  };
+  int axes = 0;
+  Axis axis[kMaxAxes];
+
+  // Index is uint32_t if CountsIn32Bits(number of elements), otherwise int64_t.
+  template <class Index>
+  BELFRY_GPU int64_t Offset(Index i) const {
+    int64_t offset = 0;
+    for (int a = axes; a-- > 0;) {
+      offset += static_cast<int64_t>(a == 0 ? i : axis[a].extent.Split(i)) * axis[a].stride;
+    }
+    return offset;
+  }
+};
+
 // The gradient is n sums of `terms` elements of dy each, one element per tile. With few sums of many terms, each sum is
 // split into parts: part p takes the tiles p, p + parts, ...
 struct TileSums {
-  using Strides = GpuStrides<1>;
   int64_t n = 1, terms = 1, parts = 1;
   Strides within, tiles;  // offsets of an element within its tile, and of the tile
   Divider by_n;
@@ -24,24 +44,18 @@ struct TileSums {
     if (extent == 1) return true;
     if (strides.axes > 0) {
       Strides::Axis& outer = strides.axis[strides.axes - 1];
-      if (outer.stride[0] == extent * stride) {
-        outer = {Divider(outer.extent.divisor() * extent, limit), {stride}};
+      if (outer.stride == extent * stride) {
+        outer = {Divider(outer.extent.divisor() * extent, limit), stride};
         return true;
       }
     }
     if (strides.axes == Strides::kMaxAxes) return false;
-    strides.axis[strides.axes++] = {Divider(extent, limit), {stride}};
+    strides.axis[strides.axes++] = {Divider(extent, limit), stride};
     return true;
   }
 
   BELFRY_GPU int64_t Offset(const Strides& strides, int64_t i) const {
-    int64_t at[1];
-    if (small) {
-      strides.Find(static_cast<uint32_t>(i), at);
-    } else {
-      strides.Find(i, at);
-    }
-    return at[0];
+    return small ? strides.Offset(static_cast<uint32_t>(i)) : strides.Offset(i);
   }
 };
 

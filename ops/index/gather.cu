@@ -1,5 +1,5 @@
 #include "framework/base/status.h"
-#include "ops/gpu/index_gpu_impl.h"
+#include "ops/gpu/divider_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
 #include "ops/index/gather_impl.h"
 #include "ops/index/index_ops.h"

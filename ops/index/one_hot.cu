@@ -1,6 +1,6 @@
 #include "framework/base/status.h"
 #include "ops/copy/element_bits.h"
-#include "ops/gpu/index_gpu_impl.h"
+#include "ops/gpu/divider_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
 #include "ops/index/index_ops.h"
 

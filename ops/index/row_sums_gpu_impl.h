@@ -8,7 +8,8 @@
 #include <cstdint>
 
 #include "framework/base/status.h"
-#include "ops/gpu/index_gpu_impl.h"
+#include "framework/device/cuda/launch.h"
+#include "ops/gpu/divider_impl.h"
 #include "ops/index/gather_impl.h"
 #include "ops/index/sort_gpu_impl.h"
 
