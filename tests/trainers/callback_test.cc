@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,20 @@ class Recorder final : public Callback {
   absl::Status OnEvaluation(TrainingState& state) override { return Note("evaluation", state); }
   absl::Status OnSave(TrainingState& state) override { return Note("save", state); }
   absl::Status OnEnd(TrainingState& state) override { return Note(state.status.ok() ? "end" : "error", state); }
+  absl::Status OnPrepared(TrainingState&, absl::string_view name, const Plan&) override {
+    details.emplace_back(name);
+    return absl::OkStatus();
+  }
+  void OnBatch(const data::Batch& batch) override { details.push_back(absl::StrCat("batch of ", batch.examples())); }
+  absl::Status BeforeSave(TrainingState& state, bool) override {
+    details.push_back(absl::StrCat("before ", state.steps));
+    return at_ == nullptr ? absl::OkStatus() : at_("before", state);
+  }
+  absl::Status OnWritten(TrainingState& state) override {
+    EXPECT_TRUE(std::filesystem::exists(state.written));
+    written.insert(state.written);
+    return absl::OkStatus();
+  }
   void OnMessage(absl::string_view text) override { messages.emplace_back(text); }
   void Store(const TrainingState& state, io::Metadata& metadata) const override {
     metadata["recorder.steps"] = absl::StrCat(state.steps);
@@ -55,7 +70,8 @@ class Recorder final : public Callback {
     loaded = metadata.at("recorder.steps");
   }
 
-  std::vector<std::string> events, messages;
+  std::vector<std::string> events, messages, details;  // details: of the events that few callbacks need
+  std::set<std::string> written;
   std::vector<double> losses;
   std::string loaded;
 
@@ -97,8 +113,12 @@ TEST(Callback, SeesTheEventsInTheirOrder) {
     }
     return absl::OkStatus();
   });
-  EXPECT_EQ(Train({.steps = 3, .evaluate = HalfRight, .evaluate_every = 2}, recorder, folder / "run"),
-            absl::OkStatus());
+  EXPECT_EQ(
+      Train({.steps = 3, .evaluate = HalfRight, .evaluate_every = 2, .summary_every = 0}, recorder, folder / "run"),
+      absl::OkStatus());
+  EXPECT_THAT(recorder.details,
+              ElementsAre("training", "batch of 10", "batch of 10", "before 2", "batch of 10", "before 3"));
+  EXPECT_EQ(recorder.written.size(), 2);
   EXPECT_THAT(recorder.events, ElementsAre("start 0", "step 1", "step 2", "evaluation 2", "save 2", "step 3",
                                            "evaluation 3", "save 3", "end 3"));
 }
@@ -159,6 +179,16 @@ TEST(Callback, AnErrorSavesTheStepAndAnEvaluationIsMadeUp) {
     EXPECT_EQ(second.events[0], "start 4");
     EXPECT_EQ(second.events[1], "evaluation 4");
   }
+}
+
+TEST(Callback, AnErrorBeforeACheckpointDoesNotKeepItFromBeingSaved) {
+  const TemporaryFolder folder;
+  Recorder failing([&](const std::string& event, TrainingState& state) {
+    return event == "before" && state.steps == 2 ? absl::UnavailableError("no network") : absl::OkStatus();
+  });
+  EXPECT_TRUE(absl::IsUnavailable(Train({.steps = 4, .checkpoint_every = 2}, failing, folder / "run")));
+  EXPECT_EQ(failing.events.back(), "error 2");
+  EXPECT_EQ(io::LoadLatestCheckpoint(CheckpointFolder(folder / "run")).value().step, 2);
 }
 
 TEST(Callback, AnErrorAtTheStartAndAtTheEndIsThatOfTheRun) {

@@ -13,6 +13,8 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "framework/collective/world.h"
+#include "framework/compiler/plan.h"
+#include "framework/data/batch_source.h"
 #include "framework/io/checkpoint_directory.h"
 #include "framework/runtime/session.h"
 #include "models/towers/replicate_towers.h"
@@ -62,6 +64,7 @@ struct TrainingState {
   bool evaluation_due = false;  // after this step, and not yet done
   BestEvaluation best = {};     // of this run and those that it continues
   std::string checkpoint = {};  // the path of the last one that this run saved; empty in tasks other than 0
+  std::string written = {};     // during OnWritten: the path of the checkpoint whose file is complete
 
   // The times, by SteadyNow, at which whatever the call is about began and ended: the step, the evaluation, the saving.
   // For a step also when reading its batch began.
@@ -95,15 +98,28 @@ class Callback {
 
   // Once, before the first step: the variables have their values, restored or initial.
   virtual absl::Status OnStart(TrainingState& /*state*/) { return absl::OkStatus(); }
+  // When a training step has been prepared, before the first one or before the first for batches of a shape: its
+  // purpose, as in "training", and its plan. Not for TrainerOptions::other_steps.
+  virtual absl::Status OnPrepared(TrainingState& /*state*/, absl::string_view /*name*/, const Plan& /*plan*/) {
+    return absl::OkStatus();
+  }
+  // The batch of a step, before OnStep and, where the host runs ahead, while the step runs. Valid during the call.
+  virtual void OnBatch(const data::Batch& /*batch*/) {}
   // After each step, which state.steps already counts.
   virtual absl::Status OnStep(TrainingState& /*state*/) { return absl::OkStatus(); }
   // After each evaluation, which state.evaluation and state.best already hold.
   virtual absl::Status OnEvaluation(TrainingState& /*state*/) { return absl::OkStatus(); }
+  // Before a checkpoint is saved, in all tasks; `alone`: in this one only, after an error. An error ends the run, but
+  // neither skips other callbacks nor keeps the checkpoint from being saved.
+  virtual absl::Status BeforeSave(TrainingState& /*state*/, bool /*alone*/) { return absl::OkStatus(); }
   // When a checkpoint is saved: its variables are copied, and a thread has begun to write the file. In all tasks, if
   // task 0 saves.
   virtual absl::Status OnSave(TrainingState& /*state*/) { return absl::OkStatus(); }
-  // Once, if OnStart returned OK: the last checkpoint is written. After an error, state.status has it, and what this
-  // returns is dropped.
+  // When the file of a checkpoint is complete (state.written), before the next OnStep or BeforeSave, or at the end
+  // of a run without an error. In task 0.
+  virtual absl::Status OnWritten(TrainingState& /*state*/) { return absl::OkStatus(); }
+  // Once, if OnStart returned OK: the last checkpoint is written. After an error of the run, or of a callback before
+  // this one, state.status has it, and what this returns is dropped.
   virtual absl::Status OnEnd(TrainingState& /*state*/) { return absl::OkStatus(); }
   // A line that the run, or a callback, prints: "Resuming from ...".
   virtual void OnMessage(absl::string_view /*text*/) {}

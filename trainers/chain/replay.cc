@@ -27,12 +27,18 @@ absl::Status ReplayRequest::Write(const std::string& path) const {
                        ObjectText().Add("until", until).Add("results_of", results_of).Add("report", report).text());
 }
 
-absl::StatusOr<std::shared_ptr<Replay>> Replay::Create(const std::string& request, const DeviceSet& devices) {
-  ASSIGN_OR_RETURN(ReplayRequest asked, ReplayRequest::Read(request));
-  std::shared_ptr<Replay> replay(new Replay(std::move(asked), devices));
-  replay->report_.reset(std::fopen(replay->request_.report.c_str(), "w"));
-  if (replay->report_ != nullptr) return replay;
-  return io::SystemError(replay->request_.report, "cannot write the report of a replay", errno);
+// The session may outlive the run.
+absl::Status Replay::OnStart(TrainingState& state) {
+  ASSIGN_OR_RETURN(request_, ReplayRequest::Read(path_));
+  report_.reset(std::fopen(request_.report.c_str(), "w"));
+  if (report_ == nullptr) return io::SystemError(request_.report, "cannot write the report of a replay", errno);
+  if (request_.results_of >= 0) {
+    const DeviceSet& devices = state.session.devices();
+    state.session.Observe([replay = shared_from_this(), &devices](const NodeResult& result) {
+      if (replay->observes_.load()) replay->AddResult(result, devices);
+    });
+  }
+  return AfterSteps(state);
 }
 
 absl::Status Replay::Write(const std::string& line) {
@@ -43,13 +49,7 @@ absl::Status Replay::Write(const std::string& line) {
   return io::SystemError(request_.report, "cannot write the report of a replay", errno);
 }
 
-ResultObserver Replay::Observer(std::shared_ptr<Replay> replay) {
-  return [replay = std::move(replay)](const NodeResult& result) {
-    if (replay->observes_.load()) replay->AddResult(result);
-  };
-}
-
-void Replay::AddResult(const NodeResult& result) {
+void Replay::AddResult(const NodeResult& result, const DeviceSet& devices) {
   const std::string digest = io::DigestText({static_cast<const char*>(result.data), result.spec.bytes()});
   const MutexLock lock(mutex_);
   if (first_run_ < 0) first_run_ = static_cast<int64_t>(result.run);
@@ -59,7 +59,7 @@ void Replay::AddResult(const NodeResult& result) {
                          .Add("output", int64_t{result.output})
                          .Add("name", result.node.name)
                          .Add("what", Describe(result.node))
-                         .Add("device", devices_.device(result.device).name().ToLocalString())
+                         .Add("device", devices.device(result.device).name().ToLocalString())
                          .Add("shape", absl::StrCat(DTypeName(result.spec.dtype), " ", result.spec.shape.ToString()))
                          .Add("digest", digest)
                          .text());
@@ -67,7 +67,6 @@ void Replay::AddResult(const NodeResult& result) {
 
 absl::Status Replay::AfterSteps(TrainingState& state) {
   observes_.store(false);
-  if (done_) return absl::OkStatus();
   RETURN_IF_ERROR(snapshot_.Take(state.session));
   const TensorLines tensors = LinesOf(snapshot_.tensors());
   RETURN_IF_ERROR(Write(ObjectText()
@@ -81,8 +80,11 @@ absl::Status Replay::AfterSteps(TrainingState& state) {
     for (const std::string& line : results_) RETURN_IF_ERROR(Write(line));
     results_.clear();
   }
-  done_ = state.steps >= request_.until;
-  observes_.store(!done_ && state.steps == request_.results_of);
+  if (state.steps >= request_.until) {
+    state.End("the replay is done");
+  } else {
+    observes_.store(state.steps == request_.results_of);
+  }
   return absl::OkStatus();
 }
 

@@ -43,35 +43,28 @@ struct ReplayRequest {
 //
 // with the number of the session's run in the step. An update, which has no output, has its variable as output
 // -1 - input.
-class Replay final : public Callback {
+class Replay final : public Callback, public std::enable_shared_from_this<Replay> {
  public:
-  // Borrows the devices. Errors: those of ReplayRequest::Read and of creating the report.
-  static absl::StatusOr<std::shared_ptr<Replay>> Create(const std::string& request, const DeviceSet& devices);
+  // `path`: of the request.
+  explicit Replay(std::string path) : path_(std::move(path)) {}
 
-  absl::Status OnStart(TrainingState& state) override { return AfterSteps(state); }
+  // Errors: also those of ReplayRequest::Read and of creating the report.
+  absl::Status OnStart(TrainingState& state) override;
   absl::Status OnStep(TrainingState& state) override { return AfterSteps(state); }
   bool WantsResults(int64_t /*step*/) override { return true; }
-
-  // True if Session::Observe is needed, with Observer().
-  bool wants_results_of_nodes() const { return request_.results_of >= 0; }
-  static ResultObserver Observer(std::shared_ptr<Replay> replay);
-  // True once all is done that was asked for.
-  bool done() const { return done_; }
 
  private:
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
-  Replay(ReplayRequest request, const DeviceSet& devices) : request_(std::move(request)), devices_(devices) {}
   absl::Status AfterSteps(TrainingState& state);
-  void AddResult(const NodeResult& result);
+  void AddResult(const NodeResult& result, const DeviceSet& devices);
   absl::Status Write(const std::string& line);
 
-  const ReplayRequest request_;
-  const DeviceSet& devices_;
+  const std::string path_;
+  ReplayRequest request_;
   std::unique_ptr<std::FILE, Close> report_;
   Snapshot snapshot_;
-  bool done_ = false;
   std::atomic<bool> observes_{false};  // the step whose results are wanted is running
   Mutex mutex_;
   std::vector<std::string> results_ ABSL_GUARDED_BY(mutex_);

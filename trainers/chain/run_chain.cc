@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/base/version.h"
 #include "framework/io/checksum.h"
 #include "framework/io/file.h"
@@ -96,29 +97,30 @@ std::vector<std::string> LogNames(const std::string& directory) {
   return logs;
 }
 
-absl::Status RunChain::Start(const ChainStart& start, absl::Time deadline) {
-  ASSIGN_OR_RETURN(const std::string chain, world_.Broadcast(directory_.empty() ? "" : "chain", deadline));
+absl::Status RunChain::OnStart(TrainingState& state) {
+  ASSIGN_OR_RETURN(const std::string chain,
+                   state.world.Broadcast(options_.directory.empty() ? "" : "chain", SteadyNow() + options_.timeout));
   active_ = !chain.empty();
-  steps_ = start.steps;
+  steps_ = state.steps;
   batches_.clear();
   batches_.reserve(kBatches);
-  if (world_.rank() != 0 || !active_) return absl::OkStatus();
-  RETURN_IF_ERROR(Open(start));
-  if (!start.resumed_from.empty()) RETURN_IF_ERROR(Written(start.resumed_from));
-  RETURN_IF_ERROR(AddStart(start));
-  RETURN_IF_ERROR(AddData(FilesOf(start.data_paths)));
+  if (state.world.rank() != 0 || !active_) return absl::OkStatus();
+  RETURN_IF_ERROR(Open(state));
+  if (state.resume != nullptr) RETURN_IF_ERROR(AddCheckpoint(state.resume->path));
+  RETURN_IF_ERROR(AddStart(state));
+  RETURN_IF_ERROR(AddData(FilesOf(options_.data_paths)));
   return AddLogs(/*whole=*/false);
 }
 
 // A run goes on at the last record that was written before its checkpoint was or, without one, in the process that has
 // trained so far, at the end of the run before.
-absl::Status RunChain::Open(const ChainStart& start) {
-  const std::string path = (fs::path(directory_) / kChainFile).string();
-  const absl::string_view kind_before = start.resumed_from.empty() ? "end" : "save";
+absl::Status RunChain::Open(const TrainingState& state) {
+  const std::string path = (fs::path(options_.directory) / kChainFile).string();
+  const absl::string_view kind_before = state.resume == nullptr ? "end" : "save";
   uint64_t size = 0;
   std::string hash;
   covered_.clear();
-  if (start.steps > 0) {
+  if (state.steps > 0) {
     const absl::StatusOr<std::vector<ChainLine>> lines = ReadChain(path);
     if (!lines.ok() && !absl::IsNotFound(lines.status())) return lines.status();
     std::map<std::string, uint64_t> covered;
@@ -129,12 +131,12 @@ absl::Status RunChain::Open(const ChainStart& start) {
       if (kind == "log" && absl::SimpleAtoi(MemberOf(line.text, "end"), &end)) {
         covered[std::string(MemberOf(line.text, "file"))] = end;
       }
-      if (kind != kind_before || MemberOf(line.text, "step") != absl::StrCat(start.steps)) continue;
+      if (kind != kind_before || MemberOf(line.text, "step") != absl::StrCat(state.steps)) continue;
       size = line.end;
       hash = line.hash;
       covered_ = covered;
     }
-    if (size == 0) spdlog::warn("{}: has no record of step {}, so it begins anew there", path, start.steps);
+    if (size == 0) spdlog::warn("{}: has no record of step {}, so it begins anew there", path, state.steps);
   }
   ASSIGN_OR_RETURN(writer_, ChainWriter::Open(path, size, hash));
   return absl::OkStatus();
@@ -147,24 +149,24 @@ absl::Status RunChain::Append(absl::string_view kind, int64_t step, const Object
   return writer_->Append(absl::StrCat(begin.substr(0, begin.size() - 1), ",", absl::string_view(end).substr(1)));
 }
 
-absl::Status RunChain::AddStart(const ChainStart& start) {
+absl::Status RunChain::AddStart(const TrainingState& state) {
   std::error_code error;
   std::vector<std::string> devices;
-  for (const int tower : devices_.TowerDevices()) {
-    const Device& device = devices_.device(tower);
+  for (const int tower : state.session.devices().TowerDevices()) {
+    const Device& device = state.session.devices().device(tower);
     devices.push_back(absl::StrCat(device.name().ToLocalString(), ": ", device.description()));
   }
-  return Append("start", start.steps,
+  return Append("start", state.steps,
                 ObjectText()
-                    .Add("total", start.total)
+                    .Add("total", state.total)
                     .Add("program", fs::read_symlink("/proc/self/exe", error).string())
                     .Add("arguments", Arguments())
                     .Add("folder", fs::current_path(error).string())
                     .Add("version", kBuild)
-                    .Add("tasks", int64_t{world_.size()})
-                    .Add("towers", int64_t{start.towers})
+                    .Add("tasks", int64_t{state.world.size()})
+                    .Add("towers", int64_t{state.train_step.towers_in_all})
                     .Add("devices", devices)
-                    .Add("settings", *start.settings));
+                    .Add("settings", options_.settings));
 }
 
 absl::Status RunChain::AddData(absl::Span<const std::string> paths) {
@@ -186,23 +188,28 @@ absl::Status RunChain::AddData(absl::Span<const std::string> paths) {
   return absl::OkStatus();
 }
 
-absl::Status RunChain::AddPlan(absl::string_view name, const Plan& plan) {
+absl::Status RunChain::OnPrepared(TrainingState& state, absl::string_view name, const Plan& plan) {
   if (!writes()) return absl::OkStatus();
-  return Append("plan", steps_, ObjectText().Add("name", name).Add("digest", PlanDigest(plan, devices_)));
+  const std::string digest = PlanDigest(plan, state.session.devices());
+  return Append("plan", steps_, ObjectText().Add("name", name).Add("digest", digest));
 }
 
-void RunChain::AddBatch(const data::Batch& batch) {
+void RunChain::OnBatch(const data::Batch& batch) {
   if (active_) batches_.push_back(BatchDigest(batch));
 }
 
-absl::Status RunChain::Flush(absl::Time deadline) {
+absl::Status RunChain::OnStep(TrainingState& state) {
+  return batches_.size() < kBatches ? absl::OkStatus() : Flush(state.world);
+}
+
+absl::Status RunChain::Flush(World& world) {
   if (!active_ || batches_.empty()) return absl::OkStatus();
-  if (world_.size() > 1) {
+  if (world.size() > 1) {
     const absl::string_view mine(reinterpret_cast<const char*>(batches_.data()), batches_.size() * sizeof(uint64_t));
-    ASSIGN_OR_RETURN(const std::vector<std::string> all, world_.AllGather(mine, deadline));
-    for (int task = 0; task < world_.size(); ++task) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> all, world.AllGather(mine, SteadyNow() + options_.timeout));
+    for (int task = 0; task < world.size(); ++task) {
       if (all[task].size() != mine.size()) return absl::InternalError("the tasks have done different numbers of steps");
-      for (size_t i = 0; i < batches_.size() && task != world_.rank(); ++i) {
+      for (size_t i = 0; i < batches_.size() && task != world.rank(); ++i) {
         uint64_t part;
         std::memcpy(&part, all[task].data() + i * sizeof(part), sizeof(part));
         batches_[i] += part;
@@ -218,21 +225,21 @@ absl::Status RunChain::Flush(absl::Time deadline) {
   return Append("batches", steps_, ObjectText().Add("first", first).Add("digests", digests));
 }
 
-absl::Status RunChain::BeforeSave(int64_t steps, bool alone, absl::Time deadline) {
+absl::Status RunChain::BeforeSave(TrainingState& state, bool alone) {
   if (!active_) return absl::OkStatus();
   absl::Status status;
-  if (!alone || world_.size() == 1) status = Flush(deadline);
+  if (!alone || state.world.size() == 1) status = Flush(state.world);
   // The checkpoint is written all the same, but the others' parts of these batches cannot be had.
   batches_.clear();
-  steps_ = steps;
+  steps_ = state.steps;
   if (!writes()) return status;
   status.Update(AddLogs(/*whole=*/false));
-  status.Update(Append("save", steps));
+  status.Update(Append("save", steps_));
   return status;
 }
 
 // The header has the checksums of all tensors, so its digest stands for the whole file.
-absl::Status RunChain::Written(const std::string& path) {
+absl::Status RunChain::AddCheckpoint(const std::string& path) {
   if (!writes()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const io::SafetensorsFile file, io::SafetensorsFile::Open(path));
   ASSIGN_OR_RETURN(const std::string header, HeaderDigest(path));
@@ -250,9 +257,9 @@ absl::Status RunChain::Written(const std::string& path) {
 
 // A log that has become shorter was cut back by the run that goes on: what is left of the last records is read again.
 absl::Status RunChain::AddLogs(bool whole) {
-  for (const std::string& name : LogNames(directory_)) {
+  for (const std::string& name : LogNames(options_.directory)) {
     if (name == kTraceFile && !whole) continue;  // it is written anew
-    ASSIGN_OR_RETURN(const io::InputFile file, io::InputFile::Open((fs::path(directory_) / name).string()));
+    ASSIGN_OR_RETURN(const io::InputFile file, io::InputFile::Open((fs::path(options_.directory) / name).string()));
     uint64_t& covered = covered_[name];
     const uint64_t begin = name == kTraceFile || file.size() < covered ? 0 : covered;
     if (file.size() == begin) continue;
@@ -269,10 +276,10 @@ absl::Status RunChain::AddLogs(bool whole) {
   return absl::OkStatus();
 }
 
-absl::Status RunChain::End(int64_t steps, int stopped) {
-  if (!writes()) return absl::OkStatus();
+absl::Status RunChain::OnEnd(TrainingState& state) {
+  if (!writes() || !state.status.ok()) return absl::OkStatus();
   RETURN_IF_ERROR(AddLogs(/*whole=*/true));
-  return Append("end", steps, ObjectText().Add("signal", int64_t{stopped}));
+  return Append("end", state.steps, ObjectText().Add("signal", int64_t{state.stopped}));
 }
 
 }  // namespace belfry::trainers

@@ -15,8 +15,8 @@
 #include "framework/collective/world.h"
 #include "framework/compiler/plan.h"
 #include "framework/data/batch_source.h"
-#include "framework/device/device_set.h"
 #include "framework/io/safetensors.h"
+#include "trainers/callbacks/callback.h"
 #include "trainers/chain/chain_file.h"
 #include "trainers/chain/object_text.h"
 
@@ -28,59 +28,46 @@ inline constexpr char kChainFile[] = "chain.jsonl";
 // Names, in the directory of a run, of the logs there, which records of the chain cover.
 std::vector<std::string> LogNames(const std::string& directory);
 
-// The beginning of a run, or of the rest of one.
-struct ChainStart {
-  int64_t steps = 0;                       // done so far
-  int64_t total = 0;                       // TrainerOptions::steps
-  std::string resumed_from = {};           // path of the checkpoint; empty: none
-  int towers = 0;                          // the number in all processes
-  const io::Metadata* settings = nullptr;  // TrainerOptions::metadata
-  std::vector<std::string> data_paths = {};
+struct RunChainOptions {
+  std::string directory = {};                         // of the run, in task 0; empty: no chain
+  io::Metadata settings = {};                         // TrainerOptions::metadata
+  std::vector<std::string> data_paths = {};           // TaskOptions::data_paths
+  absl::Duration timeout = absl::InfiniteDuration();  // of exchanges between tasks
 };
 
 // Writes the records in task 0, if the run has a directory; the other tasks hand it the digests of their parts of
-// batches. All tasks call its functions at the same point, except Written and End. Costs a run a pass over each batch
-// and, at a checkpoint, the reading of its header and of new lines of the logs. Borrows its arguments. Errors: those of
-// files and of exchanges between tasks. Not thread-safe.
-class RunChain {
+// batches, so all must have one. It comes after the other callbacks, whose logs it reads. Costs a run a pass over each
+// batch and, at a checkpoint, the reading of its header and of new lines of the logs. Errors: those of files and of
+// exchanges between tasks.
+class RunChain final : public Callback {
  public:
-  // `directory`: of the run, in task 0; empty: no chain.
-  RunChain(World& world, const DeviceSet& devices, std::string directory)
-      : world_(world), devices_(devices), directory_(std::move(directory)) {}
+  explicit RunChain(RunChainOptions options) : options_(std::move(options)) {}
 
-  // Opens the chain. When a run resumes, its chain is cut back to the record of the checkpoint; without one it begins
-  // anew. Other logs of the directory have been opened, and cut back, by now.
-  absl::Status Start(const ChainStart& start, absl::Time deadline);
-  // Records a plan that the run will follow, with its purpose: "training".
-  absl::Status AddPlan(absl::string_view name, const Plan& plan);
-  // Adds the batch of the step that has just run.
-  void AddBatch(const data::Batch& batch);
-  // True if enough batches have no record yet for Flush to be due.
-  bool due() const { return batches_.size() >= kBatches; }
-  // Records the batches that have no record yet.
-  absl::Status Flush(absl::Time deadline);
-  // Call before the checkpoint after `steps` steps is written. `alone`: this task has failed, and no other one saves.
-  absl::Status BeforeSave(int64_t steps, bool alone, absl::Time deadline);
-  // Records the checkpoint at `path`, which has been written.
-  absl::Status Written(const std::string& path);
-  // Ends the chain. `stopped`: the signal that stopped the run; 0: none.
-  absl::Status End(int64_t steps, int stopped);
+  // When a run resumes, its chain is cut back to the record of the checkpoint; without one it begins anew.
+  absl::Status OnStart(TrainingState& state) override;
+  absl::Status OnPrepared(TrainingState& state, absl::string_view name, const Plan& plan) override;
+  void OnBatch(const data::Batch& batch) override;
+  absl::Status OnStep(TrainingState& state) override;
+  absl::Status BeforeSave(TrainingState& state, bool alone) override;
+  absl::Status OnWritten(TrainingState& state) override { return AddCheckpoint(state.written); }
+  absl::Status OnEnd(TrainingState& state) override;
 
  private:
   static constexpr size_t kBatches = 1000;  // the most in a record
 
   bool writes() const { return writer_.has_value(); }
-  absl::Status Open(const ChainStart& start);
+  absl::Status Open(const TrainingState& state);
   // Writes a record with these members and `more`.
   absl::Status Append(absl::string_view kind, int64_t step, const ObjectText& more = {});
-  absl::Status AddStart(const ChainStart& start);
+  absl::Status AddStart(const TrainingState& state);
   absl::Status AddData(absl::Span<const std::string> paths);
+  absl::Status AddCheckpoint(const std::string& path);
+  // Records the batches that have no record yet.
+  absl::Status Flush(World& world);
   // Writes the digests of what the logs have beyond the records, with `whole` also for logs that are rewritten.
   absl::Status AddLogs(bool whole);
 
-  World& world_;
-  const DeviceSet& devices_;
-  const std::string directory_;
+  const RunChainOptions options_;
   bool active_ = false;  // task 0 has a chain
   std::optional<ChainWriter> writer_;
   int64_t steps_ = 0;                        // those that records of batches reach to

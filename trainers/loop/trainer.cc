@@ -1,7 +1,6 @@
 #include "trainers/loop/trainer.h"
 
 #include <algorithm>
-#include <csignal>
 #include <functional>
 #include <optional>
 #include <string>
@@ -52,7 +51,6 @@ Trainer::Trainer(Session& session, const models::TrainStep& step, data::BatchSou
                  : std::vector<Output>()),
       others_(session, step, options_.other_steps, tasks_),
       checkpoints_(session, Initializers(step, options_.other_steps), tasks_, options_.directory),
-      chain_(tasks_.world(), session.devices(), options_.directory),
       state_{.session = session, .world = tasks_.world(), .train_step = step} {
   state_.total = options_.steps;
   state_.print = [this](absl::string_view text) {
@@ -133,7 +131,7 @@ absl::Status Trainer::RunStep(data::Batch batch) {
   const auto running = [&](const PreparedStep& other) { phases_.SetRunning(other); };
   RETURN_IF_ERROR(others_.Run(batch, number, read, running, state_.results));
   next_ = batch.next();
-  chain_.AddBatch(batch);
+  for (Callback* const callback : callbacks_) callback->OnBatch(batch);
   state_.examples += batch.examples();
   batch.Release();
   state_.ended = phases_.Enter(Phases::Phase::kOther, number);
@@ -149,7 +147,6 @@ absl::Status Trainer::RunStep(data::Batch batch) {
 absl::Status Trainer::Record() {
   RETURN_IF_ERROR(checkpoints_.Poll());
   if (checkpoints_.writing()) RETURN_IF_ERROR(RecordWritten());
-  if (chain_.due()) RETURN_IF_ERROR(chain_.Flush(tasks_.Deadline()));
   state_.times = phases_.times();
   for (size_t i = 0; i < callbacks_.size(); ++i) {
     if (i == own_callbacks_.size()) consistent_ = true;
@@ -197,7 +194,6 @@ absl::Status Trainer::Evaluate() {
 // After a step: about signals, and about callbacks that ask to end.
 absl::Status Trainer::AgreeOnEnd() {
   int noted = options_.stop ? options_.stop() : 0;
-  if (replay_ != nullptr && replay_->done()) noted = SIGTERM;
   if (noted == 0 && state_.end_reason.has_value() && !ends_) noted = TaskReports::kEnd;
   ASSIGN_OR_RETURN(const int shared,
                    tasks_.AfterStep(state_.steps, noted, phases_.times().input, options_.tasks.step_timeout));
@@ -212,8 +208,8 @@ absl::Status Trainer::AgreeOnEnd() {
 }
 
 absl::Status Trainer::RecordWritten() {
-  const std::string path = checkpoints_.TakeWritten();
-  return path.empty() ? absl::OkStatus() : chain_.Written(path);
+  state_.written = checkpoints_.TakeWritten();
+  return state_.written.empty() ? absl::OkStatus() : Notify(&Callback::OnWritten);
 }
 
 // `alone`: after an error of this task, while the others go on.
@@ -231,10 +227,10 @@ absl::Status Trainer::Save(bool alone) {
   std::optional<Metric> metric;
   if (evaluated_ == state_.steps) metric = state_.evaluation.metrics[0];
   state_.times = phases_.times();
-  // An error of the checkpoint before, or of the chain, does not keep this one from being saved.
+  // An error of the checkpoint before, or of a callback, does not keep this one from being saved.
   absl::Status before = checkpoints_.Finish();
   before.Update(RecordWritten());
-  before.Update(chain_.BeforeSave(state_.steps, alone, tasks_.Deadline()));
+  for (Callback* const callback : callbacks_) before.Update(callback->BeforeSave(state_, alone));
   ASSIGN_OR_RETURN(state_.checkpoint, checkpoints_.Save(state_.steps, metadata, metric));
   RETURN_IF_ERROR(before);
   state_.ended = SteadyNow();
@@ -243,13 +239,9 @@ absl::Status Trainer::Save(bool alone) {
 
 absl::Status Trainer::Run() {
   RETURN_IF_ERROR(CheckOptions());
-  replay_.reset();
-  if (!options_.resume.replay.empty()) {
-    ASSIGN_OR_RETURN(replay_, Replay::Create(options_.resume.replay, state_.session.devices()));
-    if (replay_->wants_results_of_nodes()) state_.session.Observe(Replay::Observer(replay_));
-  }
   callbacks_.clear();
   own_callbacks_.clear();
+  last_callbacks_.clear();
   state_.end_reason.reset();
   ends_ = false;
   consistent_ = false;
@@ -263,9 +255,8 @@ absl::Status Trainer::Run() {
   });
   if (started) state_.status = part([&] { return Finish(state_.status); });
   return part([&] {
-    absl::Status status = state_.status;
-    for (Callback* const callback : callbacks_) status.Update(callback->OnEnd(state_));
-    return status.ok() ? chain_.End(state_.steps, state_.stopped) : status;
+    for (Callback* const callback : callbacks_) state_.status.Update(callback->OnEnd(state_));
+    return state_.status;
   });
 }
 

@@ -12,8 +12,6 @@
 #include "framework/runtime/session.h"
 #include "models/towers/replicate_towers.h"
 #include "trainers/callbacks/callback.h"
-#include "trainers/chain/replay.h"
-#include "trainers/chain/run_chain.h"
 #include "trainers/loop/other_steps.h"
 #include "trainers/loop/phases.h"
 #include "trainers/loop/run_checkpoints.h"
@@ -65,7 +63,6 @@ class Trainer {
   absl::Status Start();
   std::vector<std::pair<data::BatchShape, bool>> StepsToCome() const;
   absl::Status PrepareSteps();
-  absl::Status StartChain();
 
   absl::Status Train();
   absl::Status MakeUp();
@@ -93,12 +90,10 @@ class Trainer {
   StepTable steps_;
   OtherSteps others_;
   RunCheckpoints checkpoints_;
-  RunChain chain_;
-  std::shared_ptr<Replay> replay_;  // null: an ordinary run
   Phases phases_;
   TrainingState state_;
-  std::vector<std::unique_ptr<Callback>> own_callbacks_;
-  std::vector<Callback*> callbacks_;      // the started ones
+  std::vector<std::shared_ptr<Callback>> own_callbacks_, last_callbacks_;  // before and after those of options_
+  std::vector<Callback*> callbacks_;                                       // the started ones
   std::optional<io::Checkpoint> latest_;  // that the run goes on from, with TrainerOptions::resume.latest
   StepTrace trace_;                       // of the last traced step
   data::Position next_;                   // of the data, for a run that resumes after this step

@@ -13,6 +13,8 @@
 #include "trainers/callbacks/log_callback.h"
 #include "trainers/callbacks/progress_callback.h"
 #include "trainers/callbacks/step_tracer.h"
+#include "trainers/chain/replay.h"
+#include "trainers/chain/run_chain.h"
 #include "trainers/loop/run_in_world.h"
 #include "trainers/loop/task_sync.h"
 #include "trainers/loop/trainer.h"
@@ -147,6 +149,11 @@ void Trainer::AddOwnCallbacks() {
   if (options_.trace.first >= 0 && tasks_.world().rank() == 0) {
     add(std::make_unique<StepTracer>(state_.session.devices(), options_.trace));
   }
+  if (!options_.resume.replay.empty()) last_callbacks_.push_back(std::make_shared<Replay>(options_.resume.replay));
+  last_callbacks_.push_back(std::make_shared<RunChain>(RunChainOptions{.directory = options_.directory,
+                                                                       .settings = options_.metadata,
+                                                                       .data_paths = options_.tasks.data_paths,
+                                                                       .timeout = options_.tasks.timeout}));
 }
 
 absl::Status Trainer::StartCallbacks() {
@@ -154,12 +161,16 @@ absl::Status Trainer::StartCallbacks() {
   std::vector<Callback*> all;
   for (const auto& callback : own_callbacks_) all.push_back(callback.get());
   all.insert(all.end(), options_.callbacks.begin(), options_.callbacks.end());
-  if (replay_ != nullptr) all.push_back(replay_.get());
+  for (const auto& callback : last_callbacks_) all.push_back(callback.get());
   for (Callback* const callback : all) {
     if (state_.resume != nullptr) callback->Load(state_.resume->metadata);
     RETURN_IF_ERROR(callback->OnStart(state_));
     callbacks_.push_back(callback);
   }
+  steps_.OnPrepared([this](absl::string_view name, const Plan& plan) {
+    for (Callback* const callback : callbacks_) RETURN_IF_ERROR(callback->OnPrepared(state_, name, plan));
+    return absl::OkStatus();
+  });
   RETURN_IF_ERROR(tasks_.AgreeOnEnd(state_.end_reason));
   ends_ = state_.end_reason.has_value();
   return absl::OkStatus();
@@ -198,21 +209,8 @@ absl::Status Trainer::Start() {
   RETURN_IF_ERROR(checkpoints_.Open(state_.resume != nullptr, state_.steps, options_.keep_checkpoints));
   tasks_.StartReports(state_.steps);
   RETURN_IF_ERROR(StartCallbacks());
-  RETURN_IF_ERROR(StartChain());
   if (!weights.empty()) state_.print(weights);
   return PrepareSteps();
-}
-
-// REQUIRES: the log has cut back its files.
-absl::Status Trainer::StartChain() {
-  steps_.OnPrepared([this](absl::string_view name, const Plan& plan) { return chain_.AddPlan(name, plan); });
-  return chain_.Start({.steps = state_.steps,
-                       .total = options_.steps,
-                       .resumed_from = state_.resume != nullptr ? state_.resume->path : "",
-                       .towers = input_.towers(),
-                       .settings = &options_.metadata,
-                       .data_paths = options_.tasks.data_paths},
-                      tasks_.Deadline());
 }
 
 // The training steps that the run comes to, in this order: the shape of the batch, and whether with summaries. One that

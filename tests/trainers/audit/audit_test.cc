@@ -17,6 +17,8 @@
 #include "framework/base/status.h"
 #include "framework/io/file.h"
 #include "framework/io/safetensors.h"
+#include "framework/runtime/session.h"
+#include "ops/builtin_ops.h"
 #include "tests/main/seed.h"
 #include "trainers/audit/check.h"
 #include "trainers/audit/compare.h"
@@ -239,18 +241,16 @@ TEST_F(Audit, ChainIsCutBackToItsCheckpoint) {
   const size_t kept = chain.find('\n', chain.find(save)) + 1;
   const DeviceSet devices = DeviceSet::Open("cpu:1", {.cpu_threads = 1}).value();
   const std::unique_ptr<World> world = World::Alone();
-  const io::Metadata settings;
+  Graph graph(BuiltinOps());
+  const auto session = Session::Create(graph, devices).value();
+  const models::TrainStep step{.towers_in_all = 1};
+  const io::Checkpoint checkpoint{.path = File("run/checkpoints/step-00000010.safetensors")};
   for (size_t size = kept; size <= chain.size();
        size = size == chain.size() ? size + 1 : std::min(size + 7, chain.size())) {
     Write(File("run/chain.jsonl"), chain.substr(0, size));
-    RunChain next(*world, devices, File("run"));
-    ASSERT_TRUE(next.Start({.steps = 10,
-                            .total = 20,
-                            .resumed_from = File("run/checkpoints/step-00000010.safetensors"),
-                            .towers = 1,
-                            .settings = &settings},
-                           absl::InfiniteFuture())
-                    .ok());
+    TrainingState state{.session = *session, .world = *world, .train_step = step, .resume = &checkpoint, .total = 20};
+    state.steps = 10;
+    ASSERT_EQ(RunChain({.directory = File("run")}).OnStart(state), absl::OkStatus());
     const std::string cut = Contents(File("run/chain.jsonl"));
     ASSERT_EQ(cut.substr(0, kept), chain.substr(0, kept));
     ASSERT_THAT(ParseChain(cut), Each(::testing::Field(&ChainLine::intact, true)));
