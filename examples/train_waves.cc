@@ -15,7 +15,7 @@
 #include "ops/math.h"
 #include "scaled_sine.h"
 #include "snake.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 #include "waves.h"
 
 using namespace belfry;

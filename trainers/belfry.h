@@ -105,5 +105,5 @@
 #include "trainers/loop/model_outputs.h"
 #include "trainers/loop/run_in_world.h"
 #include "trainers/loop/stop_signals.h"
-#include "trainers/loop/trainer.h"
 #include "trainers/loop/warm_start.h"
+#include "trainers/program/trainer.h"

@@ -17,7 +17,7 @@
 #include "spdlog/fmt/fmt.h"
 #include "trainers/callbacks/metrics.h"
 #include "trainers/loop/stop_signals.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/loop/trainer_options.h"
 
 namespace belfry::trainers {
 namespace {

@@ -24,7 +24,7 @@
 #include "trainers/audit/run_record.h"
 #include "trainers/loop/run_checkpoints.h"
 #include "trainers/loop/run_in_world.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::simulation {
 namespace {

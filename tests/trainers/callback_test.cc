@@ -4,7 +4,6 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +20,7 @@
 #include "tests/framework/collective/fake_world.h"
 #include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {
@@ -58,7 +57,7 @@ class Recorder final : public Callback {
   }
   absl::Status OnWritten(TrainingState& state) override {
     EXPECT_TRUE(std::filesystem::exists(state.written));
-    written.insert(state.written);
+    ++written;
     return absl::OkStatus();
   }
   void OnMessage(absl::string_view text) override { messages.emplace_back(text); }
@@ -71,7 +70,7 @@ class Recorder final : public Callback {
   }
 
   std::vector<std::string> events, messages, details;  // details: of the events that few callbacks need
-  std::set<std::string> written;
+  int written = 0;                                     // files
   std::vector<double> losses;
   std::string loaded;
 
@@ -118,7 +117,7 @@ TEST(Callback, SeesTheEventsInTheirOrder) {
       absl::OkStatus());
   EXPECT_THAT(recorder.details,
               ElementsAre("training", "batch of 10", "batch of 10", "before 2", "batch of 10", "before 3"));
-  EXPECT_EQ(recorder.written.size(), 2);
+  EXPECT_EQ(recorder.written, 2);
   EXPECT_THAT(recorder.events, ElementsAre("start 0", "step 1", "step 2", "evaluation 2", "save 2", "step 3",
                                            "evaluation 3", "save 3", "end 3"));
 }

@@ -39,7 +39,7 @@
 #include "tests/environment/malloc_hooks.h"
 #include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace {
 

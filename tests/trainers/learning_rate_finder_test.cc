@@ -13,7 +13,7 @@
 #include "ops/math.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/trainers/experiment.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {

@@ -16,7 +16,7 @@
 #include "optim/descent.h"
 #include "tests/framework/io/io_testing.h"
 #include "trainers/callbacks/callback.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {

@@ -14,8 +14,8 @@
 #include "models/towers/summaries.h"
 #include "tests/framework/io/event_reader.h"
 #include "tests/trainers/experiment.h"
-#include "trainers/loop/trainer.h"
 #include "trainers/program/explain.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {

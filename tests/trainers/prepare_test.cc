@@ -13,7 +13,7 @@
 #include "ops/math.h"
 #include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {

@@ -9,7 +9,7 @@
 #include "tests/framework/runtime/faulty_collective.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/loop/run_checkpoints.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {

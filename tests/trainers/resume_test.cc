@@ -15,7 +15,7 @@
 #include "tests/trainers/experiment.h"
 #include "trainers/loop/run_in_world.h"
 #include "trainers/loop/stop_signals.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {

@@ -22,7 +22,7 @@
 #include "tests/framework/collective/fake_world.h"
 #include "tests/framework/io/io_testing.h"
 #include "trainers/loop/evaluator.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {

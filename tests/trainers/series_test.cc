@@ -20,7 +20,7 @@
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/main/seed.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {

@@ -25,7 +25,7 @@
 #include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/callbacks/step_records.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {

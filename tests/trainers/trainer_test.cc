@@ -1,4 +1,4 @@
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 #include "ops/builtin_ops.h"
 #include "trainers/callbacks/metrics.h"
 

@@ -16,7 +16,7 @@
 #include "tests/framework/base/same_bits.h"
 #include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {

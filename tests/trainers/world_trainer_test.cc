@@ -22,7 +22,7 @@
 #include "tests/framework/collective/fake_world.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/loop/task_sync.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <filesystem>
 #include <tuple>
 #include <utility>
@@ -212,7 +211,7 @@ absl::StatusOr<ReplayedSteps> Replayer::Run(const RunRecord& run, int64_t from, 
   ASSIGN_OR_RETURN(const int status,
                    Execute(start->program, ReplayArguments(*start, directory, request, flags_), start->folder, output));
   const int exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  if (exit != 0 && exit != 128 + SIGTERM) {
+  if (exit != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("the replay of ", run.directory,
                      " failed: ", exit < 0 ? absl::StrCat("signal ", WTERMSIG(status)) : absl::StrCat("status ", exit),

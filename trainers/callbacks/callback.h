@@ -89,9 +89,9 @@ struct TrainingState {
 
 // Something that is attached to a run: override what is wanted. All methods are called by the thread that calls
 // Trainer::Run, between two steps; the time that they take is the run's. For each event the trainer's own callbacks
-// come first, then those of TrainerOptions::callbacks in their order. An error, other than in OnEnd, ends the run as an
-// error of the trainer does, and skips the callbacks after this one; the variables are saved, and a run that resumes
-// makes up the evaluation.
+// come first, then those of TrainerOptions::callbacks in their order, and last the trainer's that record what others
+// have written. An error, other than in OnEnd, ends the run as an error of the trainer does, and skips the callbacks
+// after this one; the variables are saved, and a run that resumes makes up the evaluation.
 class Callback {
  public:
   virtual ~Callback() = default;

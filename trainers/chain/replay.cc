@@ -80,11 +80,9 @@ absl::Status Replay::AfterSteps(TrainingState& state) {
     for (const std::string& line : results_) RETURN_IF_ERROR(Write(line));
     results_.clear();
   }
-  if (state.steps >= request_.until) {
-    state.End("the replay is done");
-  } else {
-    observes_.store(state.steps == request_.results_of);
-  }
+  const bool done = state.steps >= request_.until;
+  observes_.store(!done && state.steps == request_.results_of);
+  if (done) state.End("the replay is done");
   return absl::OkStatus();
 }
 

@@ -12,9 +12,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "framework/collective/world.h"
-#include "framework/compiler/plan.h"
-#include "framework/data/batch_source.h"
 #include "framework/io/safetensors.h"
 #include "trainers/callbacks/callback.h"
 #include "trainers/chain/chain_file.h"
@@ -35,8 +32,8 @@ struct RunChainOptions {
   absl::Duration timeout = absl::InfiniteDuration();  // of exchanges between tasks
 };
 
-// Writes the records in task 0, if the run has a directory; the other tasks hand it the digests of their parts of
-// batches, so all must have one. It comes after the other callbacks, whose logs it reads. Costs a run a pass over each
+// Writes the records in task 0, if the run has a directory; the other tasks, each of which has a RunChain, hand it the
+// digests of their parts of batches. Comes after the other callbacks, whose logs it reads. Costs a run a pass over each
 // batch and, at a checkpoint, the reading of its header and of new lines of the logs. Errors: those of files and of
 // exchanges between tasks.
 class RunChain final : public Callback {
@@ -47,7 +44,9 @@ class RunChain final : public Callback {
   absl::Status OnStart(TrainingState& state) override;
   absl::Status OnPrepared(TrainingState& state, absl::string_view name, const Plan& plan) override;
   void OnBatch(const data::Batch& batch) override;
-  absl::Status OnStep(TrainingState& state) override;
+  absl::Status OnStep(TrainingState& state) override {
+    return batches_.size() < kBatches ? absl::OkStatus() : Flush(state.world);
+  }
   absl::Status BeforeSave(TrainingState& state, bool alone) override;
   absl::Status OnWritten(TrainingState& state) override { return AddCheckpoint(state.written); }
   absl::Status OnEnd(TrainingState& state) override;

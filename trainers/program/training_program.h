@@ -24,8 +24,8 @@
 #include "framework/runtime/session.h"
 #include "models/towers/replicate_towers.h"
 #include "optim/optimizer.h"
-#include "trainers/loop/trainer.h"
 #include "trainers/prediction/gpu_card.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 

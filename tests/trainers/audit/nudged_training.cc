@@ -18,7 +18,7 @@
 #include "ops/nn.h"
 #include "optim/descent.h"
 #include "trainers/flags/command_line.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {

@@ -21,12 +21,22 @@
 
 namespace belfry::trainers {
 
-// Feeds batches to a training step, and to options.other_steps, for options.steps steps, with progress, evaluations,
-// metrics and checkpoints. Borrows its arguments. Not thread-safe.
-class Trainer {
+// Callbacks that are called before those of TrainerOptions::callbacks, as the log is, which writes summaries, and after
+// them.
+struct OwnCallbacks {
+  std::vector<std::shared_ptr<Callback>> first, last;
+};
+// Makes them when a run starts.
+using MakeOwnCallbacks = OwnCallbacks (*)(const TrainerOptions& options, const TrainingState& state);
+
+// Feeds batches to a training step, and to options.other_steps, for options.steps steps, with evaluations and
+// checkpoints. What shows and records the run are callbacks: see Trainer (trainers/program/trainer.h). Borrows its
+// arguments. Not thread-safe.
+class TrainingLoop {
  public:
-  Trainer(Session& session, const models::TrainStep& step, data::BatchSource& input, TrainerOptions options);
-  ~Trainer();
+  TrainingLoop(Session& session, const models::TrainStep& step, data::BatchSource& input, TrainerOptions options,
+               MakeOwnCallbacks make_own);
+  ~TrainingLoop();
 
   // Restores options.resume.checkpoint, or initializes the variables without a value, prepares all steps of the run, or
   // of all BatchSource::shapes, then trains. Errors: InvalidArgument for negative options, a
@@ -53,10 +63,9 @@ class Trainer {
   double examples_per_second() const { return phases_.examples_per_second(); }
 
  private:
-  // The beginning of a run, in trainer_start.cc.
+  // The beginning of a run, in training_loop_start.cc.
   absl::Status CheckOptions() const;
   absl::Status CheckTasks() const;
-  void AddOwnCallbacks();
   absl::Status ReadSteps();
   absl::Status StartCallbacks();
   absl::Status FindLatest();
@@ -85,6 +94,7 @@ class Trainer {
   bool last() const { return state_.steps == options_.steps; }
 
   const TrainerOptions options_;
+  const MakeOwnCallbacks make_own_;
   data::BatchSource& input_;
   TaskSync tasks_;
   StepTable steps_;
@@ -92,8 +102,8 @@ class Trainer {
   RunCheckpoints checkpoints_;
   Phases phases_;
   TrainingState state_;
-  std::vector<std::shared_ptr<Callback>> own_callbacks_, last_callbacks_;  // before and after those of options_
-  std::vector<Callback*> callbacks_;                                       // the started ones
+  OwnCallbacks own_;
+  std::vector<Callback*> callbacks_;      // the started ones
   std::optional<io::Checkpoint> latest_;  // that the run goes on from, with TrainerOptions::resume.latest
   StepTrace trace_;                       // of the last traced step
   data::Position next_;                   // of the data, for a run that resumes after this step

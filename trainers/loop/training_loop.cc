@@ -1,4 +1,4 @@
-#include "trainers/loop/trainer.h"
+#include "trainers/loop/training_loop.h"
 
 #include <algorithm>
 #include <functional>
@@ -26,22 +26,12 @@ std::vector<const Node*> Initializers(const models::TrainStep& step, absl::Span<
   return nodes;
 }
 
-// A replay has the plans of the run, with summaries, too, and nothing that only looks at it.
-TrainerOptions ForReplay(TrainerOptions options) {
-  if (options.resume.replay.empty()) return options;
-  options.quiet = true;
-  options.evaluate = nullptr;
-  options.evaluate_every = options.patience = 0;
-  options.restore_best = false;
-  options.trace = {};
-  options.stop = nullptr;
-  return options;
-}
-
 }  // namespace
 
-Trainer::Trainer(Session& session, const models::TrainStep& step, data::BatchSource& input, TrainerOptions options)
-    : options_(ForReplay(std::move(options))),
+TrainingLoop::TrainingLoop(Session& session, const models::TrainStep& step, data::BatchSource& input,
+                           TrainerOptions options, MakeOwnCallbacks make_own)
+    : options_(std::move(options)),
+      make_own_(make_own),
       input_(input),
       tasks_(options_.world, options_.tasks.timeout, session, step),
       // Task 0 alone has an event file.
@@ -60,7 +50,7 @@ Trainer::Trainer(Session& session, const models::TrainStep& step, data::BatchSou
 }
 
 // Here and not in the header, where every program would compile the members' destructors.
-Trainer::~Trainer() {
+TrainingLoop::~TrainingLoop() {
   const bool failed = !phases_.starting() && !state_.status.ok();
   // The error is told, and the roll called, after this.
   tasks_.world().SetPosition(
@@ -68,27 +58,27 @@ Trainer::~Trainer() {
              : std::function<std::string()>());
 }
 
-absl::Status Trainer::Notify(absl::Status (Callback::*event)(TrainingState&)) {
+absl::Status TrainingLoop::Notify(absl::Status (Callback::*event)(TrainingState&)) {
   state_.times = phases_.times();
   for (Callback* const callback : callbacks_) RETURN_IF_ERROR((callback->*event)(state_));
   return absl::OkStatus();
 }
 
-absl::Status Trainer::WaitForLastStep() {
+absl::Status TrainingLoop::WaitForLastStep() {
   RETURN_IF_ERROR(steps_.Wait());
   return others_.Wait();
 }
 
-bool Trainer::WantsTrace(int64_t step) const {
+bool TrainingLoop::WantsTrace(int64_t step) const {
   return std::any_of(callbacks_.begin(), callbacks_.end(), [&](Callback* one) { return one->WantsTrace(step); });
 }
 
-bool Trainer::WithSummaries(int64_t step) const {
+bool TrainingLoop::WithSummaries(int64_t step) const {
   // Traced steps must have the same plan.
   return steps_.has_summaries() && step % options_.summary_every == 0 && !WantsTrace(step);
 }
 
-absl::Status Trainer::Loop() {
+absl::Status TrainingLoop::Loop() {
   phases_.Restart();
   while (state_.steps < options_.steps && state_.stopped == 0 && !ends_) {
     state_.input_began = phases_.Enter(Phases::Phase::kReading, state_.steps);
@@ -106,7 +96,7 @@ absl::Status Trainer::Loop() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::RunStep(data::Batch batch) {
+absl::Status TrainingLoop::RunStep(data::Batch batch) {
   const int64_t number = state_.steps;
   state_.began = phases_.Enter(Phases::Phase::kStep, number);
   const bool traced = WantsTrace(number), with_summaries = WithSummaries(number);
@@ -143,13 +133,13 @@ absl::Status Trainer::RunStep(data::Batch batch) {
   return absl::OkStatus();
 }
 
-// After a step, which state_.steps already counts. The log, the trainer's own, writes the summaries.
-absl::Status Trainer::Record() {
+// After a step, which state_.steps already counts. The log, of own_.first, writes the summaries.
+absl::Status TrainingLoop::Record() {
   RETURN_IF_ERROR(checkpoints_.Poll());
   if (checkpoints_.writing()) RETURN_IF_ERROR(RecordWritten());
   state_.times = phases_.times();
   for (size_t i = 0; i < callbacks_.size(); ++i) {
-    if (i == own_callbacks_.size()) consistent_ = true;
+    if (i == own_.first.size()) consistent_ = true;
     RETURN_IF_ERROR(callbacks_[i]->OnStep(state_));
   }
   phases_.CountStep(state_.examples);
@@ -164,7 +154,7 @@ absl::Status Trainer::Record() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Evaluate() {
+absl::Status TrainingLoop::Evaluate() {
   state_.began = phases_.Enter(Phases::Phase::kEvaluating, state_.steps);
   RETURN_IF_ERROR(WaitForLastStep());
   RETURN_IF_ERROR(tasks_.CopyMovingAverages());
@@ -192,7 +182,7 @@ absl::Status Trainer::Evaluate() {
 }
 
 // After a step: about signals, and about callbacks that ask to end.
-absl::Status Trainer::AgreeOnEnd() {
+absl::Status TrainingLoop::AgreeOnEnd() {
   int noted = options_.stop ? options_.stop() : 0;
   if (noted == 0 && state_.end_reason.has_value() && !ends_) noted = TaskReports::kEnd;
   ASSIGN_OR_RETURN(const int shared,
@@ -207,13 +197,13 @@ absl::Status Trainer::AgreeOnEnd() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::RecordWritten() {
+absl::Status TrainingLoop::RecordWritten() {
   state_.written = checkpoints_.TakeWritten();
   return state_.written.empty() ? absl::OkStatus() : Notify(&Callback::OnWritten);
 }
 
 // `alone`: after an error of this task, while the others go on.
-absl::Status Trainer::Save(bool alone) {
+absl::Status TrainingLoop::Save(bool alone) {
   if (!checkpoints_.IsMissing(state_.steps)) return absl::OkStatus();
   state_.began = SteadyNow();
   RETURN_IF_ERROR(WaitForLastStep());
@@ -237,11 +227,9 @@ absl::Status Trainer::Save(bool alone) {
   return Notify(&Callback::OnSave);
 }
 
-absl::Status Trainer::Run() {
+absl::Status TrainingLoop::Run() {
   RETURN_IF_ERROR(CheckOptions());
   callbacks_.clear();
-  own_callbacks_.clear();
-  last_callbacks_.clear();
   state_.end_reason.reset();
   ends_ = false;
   consistent_ = false;
@@ -260,7 +248,7 @@ absl::Status Trainer::Run() {
   });
 }
 
-absl::Status Trainer::Train() {
+absl::Status TrainingLoop::Train() {
   const int64_t first = state_.steps;
   if (options_.steps > 0 && first >= options_.steps) {
     state_.Print(absl::StrCat("Nothing is left to train: ", first, " of ", options_.steps, " steps are done."));
@@ -273,7 +261,7 @@ absl::Status Trainer::Train() {
 
 // The records that an error kept an interrupted run from writing about the step that it saved, which is then saved as
 // that run would have. LogCallback has written the line by now.
-absl::Status Trainer::MakeUp() {
+absl::Status TrainingLoop::MakeUp() {
   if (state_.resume == nullptr) return absl::OkStatus();
   const StepRecords records = StepRecords::Load(state_.resume->metadata);
   const bool evaluates = records.unevaluated && options_.evaluate;
@@ -283,7 +271,7 @@ absl::Status Trainer::MakeUp() {
   return Save();
 }
 
-absl::Status Trainer::Finish(absl::Status status) {
+absl::Status TrainingLoop::Finish(absl::Status status) {
   const bool corrupted = state_.session.corrupted();
   if (corrupted) {
     status =
@@ -299,7 +287,7 @@ absl::Status Trainer::Finish(absl::Status status) {
 }
 
 // The end of a run whose last evaluation was not its best. All tasks agree on that, since they see the same ones.
-absl::Status Trainer::Conclude() {
+absl::Status TrainingLoop::Conclude() {
   const BestEvaluation& best = state_.best;
   if (best.evaluations_since() <= 0 || best.step() == state_.steps) return absl::OkStatus();
   const std::string when = best.step() < 0 ? "an earlier step" : absl::StrCat("step ", best.step());

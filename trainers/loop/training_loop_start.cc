@@ -9,15 +9,9 @@
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/data/resume.h"
-#include "trainers/callbacks/early_stopping.h"
-#include "trainers/callbacks/log_callback.h"
-#include "trainers/callbacks/progress_callback.h"
-#include "trainers/callbacks/step_tracer.h"
-#include "trainers/chain/replay.h"
-#include "trainers/chain/run_chain.h"
 #include "trainers/loop/run_in_world.h"
 #include "trainers/loop/task_sync.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/loop/training_loop.h"
 
 namespace belfry::trainers {
 namespace {
@@ -45,7 +39,7 @@ absl::Status CheckMetrics(absl::Span<const models::TrainMetric> metrics) {
 
 }  // namespace
 
-absl::Status Trainer::CheckOptions() const {
+absl::Status TrainingLoop::CheckOptions() const {
   for (const auto& [name, value] :
        {std::pair("steps", options_.steps), std::pair("log_every", options_.log_every),
         std::pair("evaluate_every", options_.evaluate_every), std::pair("patience", options_.patience),
@@ -91,7 +85,7 @@ absl::Status Trainer::CheckOptions() const {
                                                  "task of several, local_towers"));
 }
 
-absl::Status Trainer::CheckTasks() const {
+absl::Status TrainingLoop::CheckTasks() const {
   std::vector<std::string> lines = options_.tasks.settings;
   const auto add = [&](absl::string_view name, auto value) { lines.push_back(absl::StrCat(name, "=", value)); };
   add("steps", options_.steps);
@@ -117,7 +111,7 @@ absl::Status Trainer::CheckTasks() const {
 }
 
 // The steps that are done, by the variables.
-absl::Status Trainer::ReadSteps() {
+absl::Status TrainingLoop::ReadSteps() {
   ASSIGN_OR_RETURN(const Tensor steps, state_.session.ReadVariable(state_.train_step.global_step));
   ASSIGN_OR_RETURN(state_.results, steps_.StartResults());
   state_.steps = steps.scalar<int64_t>() + state_.results.skipped;
@@ -129,39 +123,12 @@ absl::Status Trainer::ReadSteps() {
       " and as many more as are to be trained"));
 }
 
-void Trainer::AddOwnCallbacks() {
-  const auto add = [&](auto callback) { own_callbacks_.push_back(std::move(callback)); };
-  const std::string unit = options_.unit.empty() ? "examples" : options_.unit;
-  // First, since the log keeps the evaluation before unless nothing is left to train.
-  if (options_.patience > 0) add(std::make_unique<EarlyStopping>(options_.patience));
-  add(std::make_unique<LogCallback>(LogCallbackOptions{.metrics_file = options_.metrics_file,
-                                                       .directory = options_.directory,
-                                                       .log_every = options_.log_every,
-                                                       .unit = unit,
-                                                       .units_per_example = options_.units_per_example,
-                                                       .summaries = options_.summaries}));
-  add(std::make_unique<ProgressCallback>(
-      ProgressCallbackOptions{.quiet = options_.quiet,
-                              .unit = unit,
-                              .examples = options_.units_per_example == 1 ? unit : "examples",
-                              .units_per_example = options_.units_per_example,
-                              .resume_note = options_.resume.note}));
-  if (options_.trace.first >= 0 && tasks_.world().rank() == 0) {
-    add(std::make_unique<StepTracer>(state_.session.devices(), options_.trace));
-  }
-  if (!options_.resume.replay.empty()) last_callbacks_.push_back(std::make_shared<Replay>(options_.resume.replay));
-  last_callbacks_.push_back(std::make_shared<RunChain>(RunChainOptions{.directory = options_.directory,
-                                                                       .settings = options_.metadata,
-                                                                       .data_paths = options_.tasks.data_paths,
-                                                                       .timeout = options_.tasks.timeout}));
-}
-
-absl::Status Trainer::StartCallbacks() {
-  AddOwnCallbacks();
+absl::Status TrainingLoop::StartCallbacks() {
+  own_ = make_own_(options_, state_);
   std::vector<Callback*> all;
-  for (const auto& callback : own_callbacks_) all.push_back(callback.get());
+  for (const auto& callback : own_.first) all.push_back(callback.get());
   all.insert(all.end(), options_.callbacks.begin(), options_.callbacks.end());
-  for (const auto& callback : last_callbacks_) all.push_back(callback.get());
+  for (const auto& callback : own_.last) all.push_back(callback.get());
   for (Callback* const callback : all) {
     if (state_.resume != nullptr) callback->Load(state_.resume->metadata);
     RETURN_IF_ERROR(callback->OnStart(state_));
@@ -176,7 +143,7 @@ absl::Status Trainer::StartCallbacks() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::FindLatest() {
+absl::Status TrainingLoop::FindLatest() {
   state_.resume = options_.resume.checkpoint;
   if (!options_.resume.latest) return absl::OkStatus();
   ASSIGN_OR_RETURN(latest_, FindCheckpoint(options_.directory, tasks_.world(), options_.tasks.timeout));
@@ -185,7 +152,7 @@ absl::Status Trainer::FindLatest() {
   return input_.Resume(latest_->metadata);
 }
 
-absl::Status Trainer::Start() {
+absl::Status TrainingLoop::Start() {
   std::string weights;
   RETURN_IF_ERROR(FindLatest());
   if (state_.resume != nullptr) {
@@ -216,7 +183,7 @@ absl::Status Trainer::Start() {
 // The training steps that the run comes to, in this order: the shape of the batch, and whether with summaries. One that
 // it first comes to after kLookAhead steps may be missing. Of a source with several shapes, all of them, but only one
 // of both kinds.
-std::vector<std::pair<data::BatchShape, bool>> Trainer::StepsToCome() const {
+std::vector<std::pair<data::BatchShape, bool>> TrainingLoop::StepsToCome() const {
   std::vector<std::pair<data::BatchShape, bool>> steps;
   if (ends_ || state_.steps >= options_.steps) return steps;
   for (const data::BatchShape& shape : input_.shapes()) {
@@ -237,7 +204,7 @@ std::vector<std::pair<data::BatchShape, bool>> Trainer::StepsToCome() const {
 }
 
 // Tasks compare their plans, so all must meet the sizes of batches in the same order, as they do in the run.
-absl::Status Trainer::PrepareSteps() {
+absl::Status TrainingLoop::PrepareSteps() {
   for (const auto& [shape, with_summaries] : StepsToCome()) {
     const std::string extents =
         shape.extents.empty() ? "" : absl::StrCat(" of extents ", absl::StrJoin(shape.extents, ", "));
