@@ -59,7 +59,7 @@ absl::Status Train() {
   auto make = models::ReplicateTowers(making, devices, *input, GeneratorLoss, adam, {.name = "generator"});
   Output drawn = Generate(Scope(graph).NameScope("drawn"), 1000);
   ASSIGN_OR_RETURN(auto session, Session::Create(graph, devices));
-  trainers::TrainerOptions options{.steps = 8000, .other_steps = {{.step = &make}}};
+  trainers::TrainerOptions options{.steps = 8000, .alternate_steps = {{.step = &make}}};
   RETURN_IF_ERROR(trainers::Trainer(*session, judge, *input, options).Run());
   ASSIGN_OR_RETURN(auto result, session->Run({drawn}));
   const float* const x = result[0].data<float>();

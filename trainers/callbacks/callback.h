@@ -99,7 +99,7 @@ class Callback {
   // Once, before the first step: the variables have their values, restored or initial.
   virtual absl::Status OnStart(TrainingState& /*state*/) { return absl::OkStatus(); }
   // When a training step has been prepared, before the first one or before the first for batches of a shape: its
-  // purpose, as in "training", and its plan. Not for TrainerOptions::other_steps.
+  // purpose, as in "training", and its plan. Not for TrainerOptions::alternate_steps.
   virtual absl::Status OnPrepared(TrainingState& /*state*/, absl::string_view /*name*/, const Plan& /*plan*/) {
     return absl::OkStatus();
   }

@@ -30,7 +30,7 @@ struct TaskOptions {
 
 // A further training step of a run, such as the generator's of a GAN. It has a name of its own
 // (ReplicateOptions::name), and the towers of the Trainer's step.
-struct OtherStep {
+struct AlternateStep {
   const models::TrainStep* step = nullptr;  // borrowed
   int64_t every = 1;                        // runs after each `every`-th step of the Trainer's, on the same batch
 };
@@ -61,7 +61,7 @@ struct TrainerOptions {
   int64_t steps = 1000;  // of the whole run: the global step plus the steps that loss scaling skipped
   // Run after the Trainer's own step, in this order. Their losses and metrics are shown and logged as metrics by their
   // names, "generator" and "generator/accuracy". Steps count the Trainer's own; traces and summaries are of it alone.
-  std::vector<OtherStep> other_steps = {};
+  std::vector<AlternateStep> alternate_steps = {};
   int64_t log_every = 10;         // steps between lines of the metrics file, and one after the last; 0: none
   std::string metrics_file = {};  // empty: none
   bool quiet = false;             // nothing on standard output

@@ -18,9 +18,9 @@ namespace belfry::trainers {
 
 namespace {
 
-std::vector<const Node*> Initializers(const models::TrainStep& step, absl::Span<const OtherStep> others) {
+std::vector<const Node*> Initializers(const models::TrainStep& step, absl::Span<const AlternateStep> others) {
   std::vector<const Node*> nodes = {step.initialize};
-  for (const OtherStep& other : others) {
+  for (const AlternateStep& other : others) {
     if (other.step != nullptr) nodes.push_back(other.step->initialize);
   }
   return nodes;
@@ -39,19 +39,19 @@ TrainingLoop::TrainingLoop(Session& session, const models::TrainStep& step, data
              tasks_.world().rank() == 0 && !options_.directory.empty() && options_.summary_every > 0
                  ? options_.summaries
                  : std::vector<Output>()),
-      others_(session, step, options_.other_steps, tasks_),
-      checkpoints_(session, Initializers(step, options_.other_steps), tasks_, options_.directory),
+      others_(session, step, options_.alternate_steps, tasks_),
+      checkpoints_(session, Initializers(step, options_.alternate_steps), tasks_, options_.directory),
       state_{.session = session, .world = tasks_.world(), .train_step = step} {
   state_.total = options_.steps;
   state_.print = [this](absl::string_view text) {
     for (Callback* const callback : callbacks_) callback->OnMessage(text);
   };
-  tasks_.world().SetPosition([this] { return phases_.Position(); });
+  tasks_.world().SetPosition([this] { return timer_.Position(); });
 }
 
 // Here and not in the header, where every program would compile the members' destructors.
 TrainingLoop::~TrainingLoop() {
-  const bool failed = !phases_.starting() && !state_.status.ok();
+  const bool failed = !timer_.starting() && !state_.status.ok();
   // The error is told, and the roll called, after this.
   tasks_.world().SetPosition(
       failed ? [step = state_.steps] { return absl::StrCat("step ", step, ": has ended with an error"); }
@@ -59,7 +59,7 @@ TrainingLoop::~TrainingLoop() {
 }
 
 absl::Status TrainingLoop::Notify(absl::Status (Callback::*event)(TrainingState&)) {
-  state_.times = phases_.times();
+  state_.times = timer_.times();
   for (Callback* const callback : callbacks_) RETURN_IF_ERROR((callback->*event)(state_));
   return absl::OkStatus();
 }
@@ -79,9 +79,9 @@ bool TrainingLoop::WithSummaries(int64_t step) const {
 }
 
 absl::Status TrainingLoop::Loop() {
-  phases_.Restart();
+  timer_.Restart();
   while (state_.steps < options_.steps && state_.stopped == 0 && !ends_) {
-    state_.input_began = phases_.Enter(Phases::Phase::kReading, state_.steps);
+    state_.input_began = timer_.Enter(LoopTimer::Phase::kReading, state_.steps);
     ASSIGN_OR_RETURN(data::Batch batch, input_.Next());
     RETURN_IF_ERROR(RunStep(std::move(batch)));
     RETURN_IF_ERROR(Record());
@@ -98,14 +98,14 @@ absl::Status TrainingLoop::Loop() {
 
 absl::Status TrainingLoop::RunStep(data::Batch batch) {
   const int64_t number = state_.steps;
-  state_.began = phases_.Enter(Phases::Phase::kStep, number);
+  state_.began = timer_.Enter(LoopTimer::Phase::kStep, number);
   const bool traced = WantsTrace(number), with_summaries = WithSummaries(number);
   bool read = with_summaries;
   for (Callback* const callback : callbacks_) read |= callback->WantsResults(number);
   ASSIGN_OR_RETURN(const absl::Span<const Tensor> feeds, steps_.Feeds(batch));
   ASSIGN_OR_RETURN(PreparedStep* const step, steps_.Find(steps_.ShapeOf(batch), with_summaries));
   consistent_ = false;
-  phases_.SetRunning(*step);
+  timer_.SetRunning(*step);
   RETURN_IF_ERROR(steps_.RunSeries(batch));
   if (traced) {
     trace_ = StepTrace();
@@ -118,13 +118,13 @@ absl::Status TrainingLoop::RunStep(data::Batch batch) {
   if (read || !step->asynchronous()) {
     RETURN_IF_ERROR(steps_.Read(*step, number, state_.results, with_summaries ? &state_.summaries : nullptr));
   }
-  const auto running = [&](const PreparedStep& other) { phases_.SetRunning(other); };
+  const auto running = [&](const PreparedStep& other) { timer_.SetRunning(other); };
   RETURN_IF_ERROR(others_.Run(batch, number, read, running, state_.results));
   next_ = batch.next();
   for (Callback* const callback : callbacks_) callback->OnBatch(batch);
   state_.examples += batch.examples();
   batch.Release();
-  state_.ended = phases_.Enter(Phases::Phase::kOther, number);
+  state_.ended = timer_.Enter(LoopTimer::Phase::kOther, number);
   // Must not fail: from here on an error saves a checkpoint, of which callbacks say what is missing. Summaries cannot
   // be made up, so they are written before that.
   ++state_.steps;
@@ -137,12 +137,12 @@ absl::Status TrainingLoop::RunStep(data::Batch batch) {
 absl::Status TrainingLoop::Record() {
   RETURN_IF_ERROR(checkpoints_.Poll());
   if (checkpoints_.writing()) RETURN_IF_ERROR(RecordWritten());
-  state_.times = phases_.times();
+  state_.times = timer_.times();
   for (size_t i = 0; i < callbacks_.size(); ++i) {
     if (i == own_.first.size()) consistent_ = true;
     RETURN_IF_ERROR(callbacks_[i]->OnStep(state_));
   }
-  phases_.CountStep(state_.examples);
+  timer_.CountStep(state_.examples);
   consistent_ = true;
   state_.summaries.clear();
   state_.trace = nullptr;
@@ -155,7 +155,7 @@ absl::Status TrainingLoop::Record() {
 }
 
 absl::Status TrainingLoop::Evaluate() {
-  state_.began = phases_.Enter(Phases::Phase::kEvaluating, state_.steps);
+  state_.began = timer_.Enter(LoopTimer::Phase::kEvaluating, state_.steps);
   RETURN_IF_ERROR(WaitForLastStep());
   RETURN_IF_ERROR(tasks_.CopyMovingAverages());
   ASSIGN_OR_RETURN(state_.evaluation, options_.evaluate(state_.steps));
@@ -175,7 +175,7 @@ absl::Status TrainingLoop::Evaluate() {
   std::move(undo).Cancel();
   evaluated_ = state_.steps;
   state_.evaluation_due = false;
-  phases_.Enter(Phases::Phase::kOther, state_.steps);
+  timer_.Enter(LoopTimer::Phase::kOther, state_.steps);
   RETURN_IF_ERROR(tasks_.AgreeOnEnd(state_.end_reason));
   ends_ = state_.end_reason.has_value();
   return absl::OkStatus();
@@ -186,7 +186,7 @@ absl::Status TrainingLoop::AgreeOnEnd() {
   int noted = options_.stop ? options_.stop() : 0;
   if (noted == 0 && state_.end_reason.has_value() && !ends_) noted = TaskReports::kEnd;
   ASSIGN_OR_RETURN(const int shared,
-                   tasks_.AfterStep(state_.steps, noted, phases_.times().input, options_.tasks.step_timeout));
+                   tasks_.AfterStep(state_.steps, noted, timer_.times().input, options_.tasks.step_timeout));
   state_.slowest_task = tasks_.slowest();
   if (shared != TaskReports::kEnd) {
     state_.stopped = shared;
@@ -216,7 +216,7 @@ absl::Status TrainingLoop::Save(bool alone) {
   };
   std::optional<Metric> metric;
   if (evaluated_ == state_.steps) metric = state_.evaluation.metrics[0];
-  state_.times = phases_.times();
+  state_.times = timer_.times();
   // An error of the checkpoint before, or of a callback, does not keep this one from being saved.
   absl::Status before = checkpoints_.Finish();
   before.Update(RecordWritten());

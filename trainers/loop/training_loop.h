@@ -12,8 +12,8 @@
 #include "framework/runtime/session.h"
 #include "models/towers/replicate_towers.h"
 #include "trainers/callbacks/callback.h"
-#include "trainers/loop/other_steps.h"
-#include "trainers/loop/phases.h"
+#include "trainers/loop/alternate_steps.h"
+#include "trainers/loop/loop_timer.h"
 #include "trainers/loop/run_checkpoints.h"
 #include "trainers/loop/step_table.h"
 #include "trainers/loop/task_sync.h"
@@ -29,7 +29,7 @@ struct OwnCallbacks {
 // Makes them when a run starts.
 using MakeOwnCallbacks = OwnCallbacks (*)(const TrainerOptions& options, const TrainingState& state);
 
-// Feeds batches to a training step, and to options.other_steps, for options.steps steps, with evaluations and
+// Feeds batches to a training step, and to options.alternate_steps, for options.steps steps, with evaluations and
 // checkpoints. What shows and records the run are callbacks: see Trainer (trainers/program/trainer.h). Borrows its
 // arguments. Not thread-safe.
 class TrainingLoop {
@@ -60,7 +60,7 @@ class TrainingLoop {
   // The best evaluation, by the first metric, of this run and those that it continues.
   const BestEvaluation& best() const { return state_.best; }
   // Throughput of Run, excluding its first step and evaluations.
-  double examples_per_second() const { return phases_.examples_per_second(); }
+  double examples_per_second() const { return timer_.examples_per_second(); }
 
  private:
   // The beginning of a run, in training_loop_start.cc.
@@ -98,9 +98,9 @@ class TrainingLoop {
   data::BatchSource& input_;
   TaskSync tasks_;
   StepTable steps_;
-  OtherSteps others_;
+  AlternateSteps others_;
   RunCheckpoints checkpoints_;
-  Phases phases_;
+  LoopTimer timer_;
   TrainingState state_;
   OwnCallbacks own_;
   std::vector<Callback*> callbacks_;      // the started ones

@@ -118,7 +118,7 @@ TEST_F(OtherStepsTest, EachCountsItsOwnStepsAndFollowsItsOwnSchedule) {
       MetricsOfSteps metrics;
       Trainer trainer(*pair.session, pair.mean, *pair.input,
                       {.steps = 10,
-                       .other_steps = {{.step = &pair.twice, .every = every}},
+                       .alternate_steps = {{.step = &pair.twice, .every = every}},
                        .quiet = true,
                        .callbacks = {&metrics}});
       ASSERT_TRUE(trainer.Run().ok());
@@ -140,7 +140,7 @@ TEST_F(OtherStepsTest, ARunGoesOnByItself) {
     Pair pair(spec);
     Trainer trainer(*pair.session, pair.mean, *pair.input,
                     {.steps = steps,
-                     .other_steps = {{.step = &pair.twice, .every = 2}},
+                     .alternate_steps = {{.step = &pair.twice, .every = 2}},
                      .quiet = true,
                      .directory = directory,
                      .resume = {.latest = true}});
@@ -157,9 +157,9 @@ TEST_F(OtherStepsTest, ARunGoesOnByItself) {
 }
 
 TEST_F(OtherStepsTest, WhatDoesNotFitIsAnError) {
-  const auto status = [](Pair& pair, std::vector<OtherStep> steps) {
+  const auto status = [](Pair& pair, std::vector<AlternateStep> steps) {
     return std::string(
-        Trainer(*pair.session, pair.mean, *pair.input, {.steps = 4, .other_steps = std::move(steps), .quiet = true})
+        Trainer(*pair.session, pair.mean, *pair.input, {.steps = 4, .alternate_steps = std::move(steps), .quiet = true})
             .Run()
             .message());
   };
@@ -175,7 +175,7 @@ TEST_F(OtherStepsTest, AnotherIntervalThanBeforeIsAnError) {
     Pair pair("cpu:1");
     return Trainer(*pair.session, pair.mean, *pair.input,
                    {.steps = steps,
-                    .other_steps = {{.step = &pair.twice, .every = every}},
+                    .alternate_steps = {{.step = &pair.twice, .every = every}},
                     .quiet = true,
                     .directory = Path("run"),
                     .resume = {.latest = true}})

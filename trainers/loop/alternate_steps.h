@@ -20,10 +20,11 @@
 namespace belfry::trainers {
 
 // Borrows its arguments. Not thread-safe.
-class OtherSteps {
+class AlternateSteps {
  public:
-  // `steps`: TrainerOptions::other_steps, which run after `first`.
-  OtherSteps(Session& session, const models::TrainStep& first, absl::Span<const OtherStep> steps, TaskSync& tasks);
+  // `steps`: TrainerOptions::alternate_steps, which run after `first`.
+  AlternateSteps(Session& session, const models::TrainStep& first, absl::Span<const AlternateStep> steps,
+                 TaskSync& tasks);
 
   // InvalidArgument for a step that is null, lacks a name of its own, or has other towers than the first.
   absl::Status Check() const;
@@ -47,7 +48,7 @@ class OtherSteps {
   struct Other {
     const models::TrainStep& step() const { return *options.step; }
 
-    const OtherStep& options;
+    const AlternateStep& options;
     StepTable table;
     StepResults results = {};
     size_t metrics = 0;  // the index of the loss in the run's results

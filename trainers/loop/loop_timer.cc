@@ -1,4 +1,4 @@
-#include "trainers/loop/phases.h"
+#include "trainers/loop/loop_timer.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -6,7 +6,7 @@
 
 namespace belfry::trainers {
 
-absl::Time Phases::Enter(Phase phase, int64_t step) {
+absl::Time LoopTimer::Enter(Phase phase, int64_t step) {
   const absl::Time now = SteadyNow();
   switch (phase_.load(std::memory_order_relaxed)) {
     case Phase::kReading: times_.input += now - start_; break;
@@ -23,12 +23,12 @@ absl::Time Phases::Enter(Phase phase, int64_t step) {
   return now;
 }
 
-void Phases::Restart() {
+void LoopTimer::Restart() {
   start_ = SteadyNow();
   times_ = PhaseTimes();
 }
 
-void Phases::CountStep(int64_t examples) {
+void LoopTimer::CountStep(int64_t examples) {
   last_time_ = times_.input + times_.step + times_.other;
   last_examples_ = examples;
   if (first_examples_ > 0) return;
@@ -36,13 +36,13 @@ void Phases::CountStep(int64_t examples) {
   first_examples_ = examples;
 }
 
-double Phases::examples_per_second() const {
+double LoopTimer::examples_per_second() const {
   const absl::Duration time = last_time_ - first_time_;
   const auto examples = static_cast<double>(last_examples_ - first_examples_);
   return time > absl::ZeroDuration() ? examples / absl::ToDoubleSeconds(time) : 0;
 }
 
-std::string Phases::Position() const {
+std::string LoopTimer::Position() const {
   const Phase phase = phase_.load(std::memory_order_relaxed);
   const absl::Duration time = SteadyNow() - absl::FromUnixNanos(since_.load(std::memory_order_relaxed));
   const std::string when = absl::StrCat("step ", step_.load(std::memory_order_relaxed));

@@ -1,4 +1,4 @@
-#include "trainers/loop/other_steps.h"
+#include "trainers/loop/alternate_steps.h"
 
 #include <utility>
 
@@ -18,33 +18,35 @@ absl::Status OfStep(const absl::Status& status, const std::string& name) {
 
 }  // namespace
 
-OtherSteps::OtherSteps(Session& session, const models::TrainStep& first, absl::Span<const OtherStep> steps,
-                       TaskSync& tasks)
+AlternateSteps::AlternateSteps(Session& session, const models::TrainStep& first, absl::Span<const AlternateStep> steps,
+                               TaskSync& tasks)
     : session_(session), first_(first) {
-  for (const OtherStep& other : steps) {
+  for (const AlternateStep& other : steps) {
     const models::TrainStep& step = other.step == nullptr ? first : *other.step;  // Check refuses null
     others_.push_back(std::make_unique<Other>(Other{other, StepTable(session, step, tasks, {})}));
   }
 }
 
-absl::Status OtherSteps::Check() const {
+absl::Status AlternateSteps::Check() const {
   std::vector<std::string> names = {first_.name};
   for (const auto& other : others_) {
-    const OtherStep& options = other->options;
+    const AlternateStep& options = other->options;
     if (options.step == nullptr || options.step->update == nullptr) {
-      return absl::InvalidArgumentError("TrainerOptions::other_steps has a step that is null, or could not be built");
+      return absl::InvalidArgumentError(
+          "TrainerOptions::alternate_steps has a step that is null, or could not be built");
     }
     const std::string& name = options.step->name;
     for (const std::string& earlier : names) {
       if (!name.empty() && name != earlier) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "The training steps of a run need names of their own (ReplicateOptions::name), so that each "
-          "counts its own steps; ",
-          name.empty() ? "one of TrainerOptions::other_steps has none" : absl::StrCat("two are called '", name, "'")));
+      return absl::InvalidArgumentError(
+          absl::StrCat("The training steps of a run need names of their own (ReplicateOptions::name), so that each "
+                       "counts its own steps; ",
+                       name.empty() ? "one of TrainerOptions::alternate_steps has none"
+                                    : absl::StrCat("two are called '", name, "'")));
     }
     names.push_back(name);
     if (options.every < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("TrainerOptions::other_steps runs '", name, "' every ",
+      return absl::InvalidArgumentError(absl::StrCat("TrainerOptions::alternate_steps runs '", name, "' every ",
                                                      options.every, " steps; expected 1 or more"));
     }
     if (Towers(*options.step) != Towers(first_) || options.step->towers_in_all != first_.towers_in_all) {
@@ -55,7 +57,7 @@ absl::Status OtherSteps::Check() const {
   return absl::OkStatus();
 }
 
-std::vector<std::string> OtherSteps::Settings() const {
+std::vector<std::string> AlternateSteps::Settings() const {
   std::vector<std::string> lines;
   for (const auto& other : others_) {
     lines.push_back(absl::StrCat("training step '", other->step().name, "' every ", other->options.every));
@@ -63,7 +65,7 @@ std::vector<std::string> OtherSteps::Settings() const {
   return lines;
 }
 
-std::vector<std::string> OtherSteps::Models() const {
+std::vector<std::string> AlternateSteps::Models() const {
   std::vector<std::string> lines;
   for (const auto& other : others_) {
     const std::vector<std::string> of_step = ModelLines(session_.graph(), other->step().towers[0]);
@@ -72,7 +74,7 @@ std::vector<std::string> OtherSteps::Models() const {
   return lines;
 }
 
-absl::Status OtherSteps::Start(int64_t steps, StepResults& results) {
+absl::Status AlternateSteps::Start(int64_t steps, StepResults& results) {
   for (const auto& other : others_) {
     const models::TrainStep& step = other->step();
     ASSIGN_OR_RETURN(const Tensor count, session_.ReadVariable(step.global_step));
@@ -82,7 +84,7 @@ absl::Status OtherSteps::Start(int64_t steps, StepResults& results) {
       return absl::FailedPreconditionError(
           absl::StrCat("Training step '", step.name, "' has run ", Counted(done, "time"), ", but after ",
                        Counted(steps, "step"), " of the run, every ", other->options.every, ", it has run ", expected,
-                       "; resume with the same OtherStep::every, from a checkpoint of the same run"));
+                       "; resume with the same AlternateStep::every, from a checkpoint of the same run"));
     }
     other->results.step = done - 1;
     other->metrics = results.metrics.size();
@@ -94,15 +96,15 @@ absl::Status OtherSteps::Start(int64_t steps, StepResults& results) {
   return absl::OkStatus();
 }
 
-absl::Status OtherSteps::Prepare(const data::BatchShape& shape) {
+absl::Status AlternateSteps::Prepare(const data::BatchShape& shape) {
   for (const auto& other : others_) {
     RETURN_IF_ERROR(OfStep(other->table.Find(shape, false).status(), other->step().name));
   }
   return absl::OkStatus();
 }
 
-absl::Status OtherSteps::Run(const data::Batch& batch, int64_t number, bool read,
-                             absl::FunctionRef<void(const PreparedStep&)> running, StepResults& results) {
+absl::Status AlternateSteps::Run(const data::Batch& batch, int64_t number, bool read,
+                                 absl::FunctionRef<void(const PreparedStep&)> running, StepResults& results) {
   for (const auto& other : others_) {
     if ((number + 1) % other->options.every != 0) continue;
     StepTable& table = other->table;
@@ -123,7 +125,7 @@ absl::Status OtherSteps::Run(const data::Batch& batch, int64_t number, bool read
   return absl::OkStatus();
 }
 
-absl::Status OtherSteps::Wait() {
+absl::Status AlternateSteps::Wait() {
   for (const auto& other : others_) RETURN_IF_ERROR(OfStep(other->table.Wait(), other->step().name));
   return absl::OkStatus();
 }

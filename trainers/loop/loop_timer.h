@@ -12,11 +12,11 @@
 namespace belfry::trainers {
 
 // Used by the thread of the loop, except for Position.
-class Phases {
+class LoopTimer {
  public:
   enum class Phase { kStarting, kReading, kStep, kEvaluating, kOther };
 
-  Phases() { Restart(); }
+  LoopTimer() { Restart(); }
   // Ends the phase before, at first kStarting, and returns the time by SteadyNow.
   absl::Time Enter(Phase phase, int64_t step);
   // The step that kStep is running; until then it is being compiled.
