@@ -17,7 +17,7 @@ die() {
 parses() {
   local said
   said=$("$@" --help 2>&1) || true
-  [[ $said == *Flags\ from* && $said != *ERROR:* ]] || die "$said"
+  [[ ($said == *Flags\ from* || $said == *Flags,\ with\ their\ defaults:*) && $said != *ERROR:* ]] || die "$said"
 }
 
 # check_dev ARGUMENTS...: of ./dev.

@@ -154,12 +154,12 @@ TEST(Flags, SettingsAreValuesInEffect) {
 
 TEST(Flags, HelpHasEveryRow) {
   Program program;
-  ASSERT_EQ(program.Parse({"--rate=nonsense", "--help"}), absl::OkStatus());
+  ASSERT_EQ(program.Parse({"--rate=3", "--help"}), absl::OkStatus());
   EXPECT_THAT(program.text, HasSubstr("program: Does things.\n"));
   EXPECT_THAT(program.text, HasSubstr("\nModel:\n  --rate=0.5\n      The rate. (above 0)\n"));
   EXPECT_THAT(program.text, HasSubstr("  --schedule=cosine\n      The schedule. (cosine and constant)\n"));
   EXPECT_THAT(program.text, HasSubstr("\nData:\n  --drop=false\n"));
-  EXPECT_EQ(program.rate, 0.5);
+  EXPECT_THAT(Program().Error({"--rat=3", "--help"}), HasSubstr("Unknown command line flag 'rat'"));
   Program other;
   ASSERT_EQ(other.Parse({"--", "--help"}).code(), absl::StatusCode::kInvalidArgument);
   ASSERT_EQ(other.Parse({"--version"}), absl::OkStatus());

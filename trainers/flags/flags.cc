@@ -272,19 +272,28 @@ absl::Status Flags::ApplyRecipe() {
 
 absl::Status Flags::Parse(absl::Span<const std::string> command_line, absl::string_view usage, std::string& text) {
   const std::string program = std::filesystem::path(command_line[0]).filename().string();
-  for (const std::string& word : command_line.subspan(1)) {
-    if (word == "--") break;
-    if (word == "--help" || word == "-h" || word == "-help") text = Help(program, usage);
-    if (word == "--version" || word == "-version") text = absl::StrCat(program, ", Belfry ", kBuild, "\n");
-    if (!text.empty()) return absl::OkStatus();
-  }
   std::vector<Assignment> assignments;
-  RETURN_IF_ERROR(Read(command_line.subspan(1), assignments));
+  bool help = false, version = false;
+  std::vector<std::string> words;
+  for (auto word = command_line.begin() + 1; word != command_line.end(); ++word) {
+    const bool is_help = *word == "--help" || *word == "-h" || *word == "-help";
+    const bool is_version = *word == "--version" || *word == "-version";
+    help = help || is_help;
+    version = version || is_version;
+    if (*word == "--") {
+      words.insert(words.end(), word, command_line.end());
+      break;
+    }
+    if (!is_help && !is_version) words.push_back(*word);
+  }
+  RETURN_IF_ERROR(Read(words, assignments));
   for (const auto& [row, value] : assignments) {
     if (row->name == "recipe") RETURN_IF_ERROR(row->Set(value));
   }
   RETURN_IF_ERROR(ApplyRecipe());
   for (const auto& [row, value] : assignments) RETURN_IF_ERROR(row->Set(value));
+  if (version) text = absl::StrCat(program, ", Belfry ", kBuild, "\n");
+  if (help) text = Help(program, usage);
   return absl::OkStatus();
 }
 

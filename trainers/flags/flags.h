@@ -79,8 +79,8 @@ class Flags {
 
   // Sets the variables from a command line: --name=value, --name value, for bool --name and --noname;
   // --flagfile=FILE stands for the flags in the lines of FILE; --undefok=a,b names flags that may be unknown; after --
-  // come arguments. --help, -h and --version set `text`, to be printed instead of a run. InvalidArgument says what is
-  // legal, and for an unknown flag which one has the nearest name.
+  // come arguments. --help, -h and --version also set `text`, to be printed instead of a run. InvalidArgument says what
+  // is legal, and for an unknown flag which one has the nearest name.
   absl::Status Parse(absl::Span<const std::string> command_line, absl::string_view usage, std::string& text);
 
   bool Has(absl::string_view name) const { return Find(name) != nullptr; }
