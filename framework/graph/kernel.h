@@ -85,12 +85,12 @@ struct Kernel {
   KernelFunction run;
   size_t workspace_bytes = 0;
   bool uses_run = false;  // reads KernelContext::run, so work captured in one run cannot be replayed for another
+  bool in_place = true;   // its outputs may share memory with its inputs where the OpDef allows it
   // For kernels that enqueue work and learn of its errors only later: returns the latest error of the completed runs,
   // and OK from then on until there is another. May be called while runs are in progress. Does not wait, and allocates
   // or locks only if there is an error. Empty if the kernel has no such errors.
   std::function<absl::Status()> error = nullptr;
-  bool in_place = true;           // its outputs may share memory with its inputs where the OpDef allows it
-  absl::string_view engine = {};  // for reports: the name of the algorithm or library, if the op has several; static
+  const char* engine = "";  // for reports: the name of the algorithm or library, if the op has several
 };
 
 // Pieces of tensors that one kernel passes to others begin at multiples of this many elements, so that every element

@@ -48,8 +48,7 @@ Executable::Executable(BoundPlan bound, std::unique_ptr<Recheck> recheck, const 
       ends_(bound_.devices.size(), 0) {
   for (auto& lane : bound_.lanes) {
     lane->task.body = [this, &lane = *lane] {
-      // Nobody else would catch an exception on the thread of a lane.
-      lane.status = CatchOutOfMemory(kDuringStep, [this, &lane] { return RunLane(lane); });
+      lane.status = RunLane(lane);
       if (!lane.status.ok() && !MetDeadline(lane)) Fail(lane.status);
     };
   }
@@ -175,7 +174,12 @@ absl::Status Executable::EndLane(Lane& lane) {
   return absl::OkStatus();
 }
 
+// Nobody else would catch an exception on the thread of a lane.
 absl::Status Executable::RunLane(Lane& lane) {
+  return CatchOutOfMemory(kDuringStep, [&] { return RunWholeLane(lane); });
+}
+
+absl::Status Executable::RunWholeLane(Lane& lane) {
   const Device& device = bound_.devices.device(lane.device);
   if (lane.asynchronous) RETURN_IF_ERROR(OnDevice(BeginLane(lane), device));
   size_t next = 0;
@@ -274,15 +278,18 @@ void Executable::Recover() {
 }
 
 absl::Status Executable::RunLanes() {
-  absl::Status status = CatchOutOfMemory(kDuringStep, [this]() -> absl::Status {
-    if (capture_.captured() && !watch_.traced()) return capture_.Replay(state_);
-    if (bound_.lanes.size() == 1) {
-      const ScopedParallelThreads threads(bound_.devices.device(bound_.lanes[0]->device).threads());
-      return RunLane(*bound_.lanes[0]);
-    }
-    return one_thread_.preferred() && !watch_.watched() ? one_thread_.Run(state_, watch_) : RunOnThreads();
-  });
-  if (bound_.lanes.size() == 1 && !bound_.asynchronous) return status;
+  absl::Status status;
+  if (capture_.captured() && !watch_.traced()) {
+    status = CatchOutOfMemory(kDuringStep, [&] { return capture_.Replay(state_); });
+  } else if (bound_.lanes.size() == 1) {
+    const ScopedParallelThreads threads(bound_.devices.device(bound_.lanes[0]->device).threads());
+    status = RunLane(*bound_.lanes[0]);
+    if (!bound_.asynchronous) return status;
+  } else if (one_thread_.preferred() && !watch_.watched()) {
+    status = CatchOutOfMemory(kDuringStep, [&] { return one_thread_.Run(state_, watch_); });
+  } else {
+    status = RunOnThreads();
+  }
   if (!status.ok()) Fail(std::move(status));
   const bool failed = failed_.load();
   if (failed) {

@@ -88,6 +88,7 @@ class Executable {
   absl::Status CheckAborts();
   absl::Status RunLanes();
   absl::Status RunLane(Lane& lane);
+  absl::Status RunWholeLane(Lane& lane);
   absl::Status RunInstructions(Lane& lane, size_t begin, size_t end);
   absl::Status RunPiece(Lane& lane, const Piece& piece);
   bool stopped() const { return failed_.load(std::memory_order_relaxed) || state_.is_cancelled(); }

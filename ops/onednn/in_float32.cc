@@ -50,7 +50,8 @@ class InFloat32 {
     kernel.workspace_ = bytes;
     kernel.run_ = std::move(wide.run);
     const size_t all = bytes + wide.workspace_bytes;
-    Kernel made{std::move(kernel), all, wide.uses_run, std::move(wide.error)};
+    Kernel made{std::move(kernel), all, wide.uses_run};
+    made.error = std::move(wide.error);
     made.engine = wide.engine;
     return made;
   }

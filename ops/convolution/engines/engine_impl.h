@@ -35,7 +35,7 @@ using MadeKernel = absl::StatusOr<std::optional<Kernel>>;
 
 // A row of the list of a pass.
 struct ConvolutionEngine {
-  absl::string_view name;  // for reports
+  const char* name;  // for reports
   // True if the engine computes the node and is expected to be faster than those after it. By shape, dtype, epilogue
   // and processor. Asked for nodes without empty tensors only, unless `empty`.
   bool (*serves)(const ConvolutionNode& node);
