@@ -204,7 +204,7 @@ absl::Status Cifar10::Configure(ProgramRun& run) {
   ASSIGN_OR_RETURN(run.replicate.batch_norm, models::ParseBatchNormPolicy(batch_norm_));
   ASSIGN_OR_RETURN(run.replicate.bucket_bytes, ParseBytes("bucket_size", bucket_size_));
   run.training.steps = flags_.StepsOr(generated() ? kGeneratedSteps : kCifarSteps);
-  // Of a recipe's steps and epochs those on the command line count.
+  // --steps on the command line overrides the epochs of a recipe.
   if (flags_.all.IsSet("steps")) options_.epochs = 0;
   return TakeModel(run);
 }

@@ -97,7 +97,7 @@ absl::StatusOr<Cost> CostOfMessage(World& world, int tag, int other, size_t byte
   return Cost{.seconds = Median(seconds), .processor = std::max(Median(lost), kNoTime)};
 }
 
-// By the code that adds up slices.
+// The averager's own summation, in seconds per byte read.
 absl::StatusOr<double> SecondsOfSum() {
   constexpr int64_t kElements = 1 << 18;
   std::vector<float> first(kElements, 1), second(kElements, 2);

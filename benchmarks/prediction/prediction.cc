@@ -44,7 +44,7 @@ constexpr double kGoodEfficiency = 0.9;
 constexpr int64_t kMostProcesses = 1'000'000;
 constexpr absl::Duration kStart = absl::Minutes(5);  // for processes to meet
 
-// What the processes of a launcher have measured.
+// Measurements of the processes that a launcher started.
 struct Measured {
   TracedTower tower;
   std::string model;

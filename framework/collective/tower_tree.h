@@ -11,7 +11,7 @@
 
 namespace belfry {
 
-// As many sums as can wait: one for each digit of a number, and of the number of a rank, which is an int.
+// Upper bounds on the sums that wait: one for each binary digit of a 64-bit index, and of a rank, which is an int.
 inline constexpr int kMaxWaitingSums = 64, kMaxWaitingRanks = 31;
 
 // The number of waiting sums that the one of value `index` is added to at once: the ones that `index` ends with.
@@ -29,7 +29,7 @@ constexpr uint64_t TreeMerges(uint64_t index, uint64_t count) {
 // The bit of the sum that this makes; 0 for the last value, whose sum is the whole.
 constexpr int64_t TreeLevel(uint64_t index, uint64_t count) { return index + 1 == count ? 0 : TreeCarries(index); }
 
-// Where only some values are there, in ascending order: whether the sums that end with values a < b are added to each
+// For sparse values in ascending order: true if the sums that end with values a < b are added to each
 // other before value c comes, because it is in no subtree that has both.
 constexpr bool AddsUpBefore(uint64_t a, uint64_t b, uint64_t c) {
   // True if the highest bit of b ^ c is not below that of a ^ b.

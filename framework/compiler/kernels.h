@@ -10,9 +10,10 @@
 
 namespace belfry {
 
-// By node, each made with the thread count of its device; empty for nodes without a kernel. A kernel is run by one
-// thread at a time. Errors: what a factory reports, with the node, its device and the user's line; Unimplemented where
-// an op has no kernel for the device and dtype. Kernels of a described GPU (device/described_gpu.h) fail when run.
+// The kernel of each node, made with the thread count of its device; empty for nodes without one. A kernel is run by
+// one thread at a time. Errors: what a factory reports, with the node, its device and the user's line; Unimplemented
+// where an op has no kernel for the device and dtype. Kernels of a described GPU (device/described_gpu.h) fail when
+// run.
 absl::StatusOr<std::vector<Kernel>> MakeKernels(const Program& program, const DeviceSet& devices,
                                                 const OpRegistry& registry);
 

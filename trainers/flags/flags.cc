@@ -225,7 +225,9 @@ absl::Status Flags::Read(absl::Span<const std::string> words, std::vector<Assign
     const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(word, absl::MaxSplits('=', 1));
     const bool has_value = absl::StrContains(word, '=');
     absl::string_view name = parts.first;
-    if (name == "undefok") continue;
+    help_ = help_ || word == "help" || word == "h";
+    version_ = version_ || word == "version";
+    if (word == "help" || word == "h" || word == "version" || name == "undefok") continue;
     if (name == "flagfile") {
       if (!has_value && i + 1 == words.size()) return absl::InvalidArgumentError("--flagfile needs the name of a file");
       const std::string path = has_value ? std::string(parts.second) : words[++i];
@@ -273,27 +275,14 @@ absl::Status Flags::ApplyRecipe() {
 absl::Status Flags::Parse(absl::Span<const std::string> command_line, absl::string_view usage, std::string& text) {
   const std::string program = std::filesystem::path(command_line[0]).filename().string();
   std::vector<Assignment> assignments;
-  bool help = false, version = false;
-  std::vector<std::string> words;
-  for (auto word = command_line.begin() + 1; word != command_line.end(); ++word) {
-    const bool is_help = *word == "--help" || *word == "-h" || *word == "-help";
-    const bool is_version = *word == "--version" || *word == "-version";
-    help = help || is_help;
-    version = version || is_version;
-    if (*word == "--") {
-      words.insert(words.end(), word, command_line.end());
-      break;
-    }
-    if (!is_help && !is_version) words.push_back(*word);
-  }
-  RETURN_IF_ERROR(Read(words, assignments));
+  RETURN_IF_ERROR(Read(command_line.subspan(1), assignments));
   for (const auto& [row, value] : assignments) {
     if (row->name == "recipe") RETURN_IF_ERROR(row->Set(value));
   }
   RETURN_IF_ERROR(ApplyRecipe());
   for (const auto& [row, value] : assignments) RETURN_IF_ERROR(row->Set(value));
-  if (version) text = absl::StrCat(program, ", Belfry ", kBuild, "\n");
-  if (help) text = Help(program, usage);
+  if (version_) text = absl::StrCat(program, ", Belfry ", kBuild, "\n");
+  if (help_) text = Help(program, usage);
   return absl::OkStatus();
 }
 

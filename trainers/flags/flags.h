@@ -23,17 +23,17 @@ namespace belfry::trainers {
 using FlagValue = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::optional<int>*, absl::Duration*,
                                std::string*, std::vector<std::string>*>;
 
-// What a flag may be, and what becomes of it.
+// The legal values of a flag, and how its value is recorded and compared.
 struct FlagRule {
   static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-  // Each adds to the rule and returns it: a number that is legal, too, such as -1 for a default that depends on other
-  // flags; that checkpoints record the variable's value when the run starts, since the outcome depends on it, and what
-  // those hold that lack it (RunSetting; Fixed: a run cannot be resumed with another value); that the processes of a
-  // run may have different values.
+  // Also allows `number`, such as -1 for a default that depends on other flags.
   FlagRule Or(double number) const;
+  // Checkpoints record the variable's value at the start of the run. `unrecorded`: RunSetting.
   FlagRule Recorded(absl::string_view unrecorded = "") const;
+  // Recorded, and a run cannot be resumed with another value.
   FlagRule Fixed(absl::string_view unrecorded = "") const;
+  // The processes of a run may have different values.
   FlagRule PerTask() const;
 
   double low = -kNoLimit, high = kNoLimit;
@@ -44,12 +44,13 @@ struct FlagRule {
   bool recorded = false, fixed = false, per_task = false;
   std::string unrecorded = {};
 };
-// The rules to begin with. Numbers are finite: low <= x <= high; x > low; 0 <= x < 1. Texts are one of `choices`. The
-// others allow any value.
-FlagRule Range(double low, double high = FlagRule::kNoLimit);
-FlagRule Above(double low);
-FlagRule Below1();
+// Rules for finite numbers.
+FlagRule Range(double low, double high = FlagRule::kNoLimit);  // low <= x <= high
+FlagRule Above(double low);                                    // x > low
+FlagRule Below1();                                             // 0 <= x < 1
+// A rule for text; `plural` names the choices in errors: "schedules".
 FlagRule OneOf(absl::string_view plural, absl::Span<const absl::string_view> choices);
+// Rules that allow any value.
 FlagRule Recorded(absl::string_view unrecorded = "");
 FlagRule Fixed(absl::string_view unrecorded = "");
 FlagRule PerTask();
@@ -124,6 +125,7 @@ class Flags {
   std::vector<std::string>* arguments_ = nullptr;
   absl::Span<const Recipe> recipes_ = {};
   std::string recipe_ = {};
+  bool help_ = false, version_ = false;  // asked for on the command line
 };
 
 }  // namespace belfry::trainers

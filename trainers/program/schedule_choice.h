@@ -29,8 +29,8 @@ ScheduledRun ScheduledOf(const ProgramRun& run);  // with opened data
 absl::Span<const absl::string_view> ScheduleNames();
 // The schedule with another peak than the choice's. InvalidArgument for a batch that is too large for a staircase.
 absl::StatusOr<optim::Schedule> MakeSchedule(const ScheduleChoice& choice, double peak, const ScheduledRun& run);
-// Of "triangle": a rise from a fifth of the peak to all of it at 23 % of the steps, then a fall to 7 % at the last; 0
-// from step `end` on, if that comes first.
+// The schedule "triangle": rises from a fifth of the peak to the peak at 23 % of the steps, then falls to 7 % at the
+// last step. The rate is 0 from step `end` on.
 optim::Schedule Triangle(double peak, int64_t steps, int64_t end);
 
 }  // namespace belfry::trainers

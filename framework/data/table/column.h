@@ -27,7 +27,7 @@ inline constexpr int32_t kUnknownCategory = 0;
 struct Column {
   std::string name = {};
   ColumnType type = ColumnType::kFloat;
-  // Of a category: the text of each id. The first is kUnknownCategory's, an empty one.
+  // The text of each id of a category column; empty for kUnknownCategory, which is the first.
   std::vector<std::string> vocabulary = {};
   double largest = 0;  // of a kFloat: a number of larger magnitude is an error; 0: only the dtype limits it
 };
