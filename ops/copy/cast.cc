@@ -4,6 +4,7 @@
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
 #include "ops/array.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/copy/convert_impl.h"
 #include "ops/copy/copy_impl.h"
 #include "ops/copy/copy_ops.h"
@@ -59,7 +60,7 @@ Kernel ShapeKernel(const Shape& shape) {
 
 absl::StatusOr<Kernel> MakeShape(const KernelSpec& spec) {
   const Shape& shape = spec.inputs[0].shape;
-  return spec.outputs[0].dtype == DType::kInt32 ? ShapeKernel<int32_t>(shape) : ShapeKernel<int64_t>(shape);
+  return WithIndexType(spec.outputs[0].dtype, [&](auto index) { return ShapeKernel<decltype(index)>(shape); });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <array>
 #include <vector>
 
+#include "ops/common/index_type_impl.h"
 #include "ops/copy/copy_ops.h"
 #include "ops/gpu/raw_gpu_impl.h"
 
@@ -36,7 +37,7 @@ Kernel ShapeKernel(const Shape& shape) {
 
 absl::StatusOr<Kernel> MakeShape(const KernelSpec& spec) {
   const Shape& shape = spec.inputs[0].shape;
-  return spec.outputs[0].dtype == DType::kInt32 ? ShapeKernel<int32_t>(shape) : ShapeKernel<int64_t>(shape);
+  return WithIndexType(spec.outputs[0].dtype, [&](auto index) { return ShapeKernel<decltype(index)>(shape); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/copy/copy_impl.h"
 #include "ops/index/gather_impl.h"
 #include "ops/index/index_ops.h"
@@ -51,8 +52,7 @@ Kernel GatherKernel(const GatherLayout& layout, size_t bytes) {
 absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const GatherLayout layout, MakeGatherLayout(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape));
   const size_t bytes = static_cast<size_t>(layout.inner) * SizeOf(spec.outputs[0].dtype);
-  return spec.inputs[1].dtype == DType::kInt32 ? GatherKernel<int32_t>(layout, bytes)
-                                               : GatherKernel<int64_t>(layout, bytes);
+  return WithIndexType(spec.inputs[1].dtype, [&](auto index) { return GatherKernel<decltype(index)>(layout, bytes); });
 }
 
 std::vector<Output> GatherGrad(const Scope& scope, const Node& node, absl::Span<const Output> dy) {

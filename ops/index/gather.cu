@@ -1,4 +1,5 @@
 #include "framework/base/status.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
 #include "ops/index/gather_impl.h"
@@ -52,10 +53,10 @@ absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
   }
   size_t unit = SizeOf(spec.outputs[0].dtype);
   for (; unit < kWidestUnit && layout.inner % 2 == 0; unit *= 2) layout.inner /= 2;
-  const bool narrow = spec.inputs[1].dtype == DType::kInt32;
   return WithUnit(unit, [&](auto bytes) {
     constexpr int kBytes = decltype(bytes)::value;
-    return narrow ? GatherKernelOf<kBytes, int32_t>(layout) : GatherKernelOf<kBytes, int64_t>(layout);
+    return WithIndexType(spec.inputs[1].dtype,
+                         [&](auto index) { return GatherKernelOf<kBytes, decltype(index)>(layout); });
   });
 }
 

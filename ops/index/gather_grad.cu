@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/index/gather_impl.h"
 #include "ops/index/index_ops.h"
 #include "ops/index/row_sums_gpu_impl.h"
@@ -46,8 +47,7 @@ absl::StatusOr<Kernel> AddRows(const KernelSpec& spec, const GatherLayout& layou
                                                  " (the gradient of a gather): a GPU supports at most ", kMax,
                                                  " of each"));
   }
-  return spec.inputs[1].dtype == DType::kInt32 ? GatherGradKernel<T, int32_t>(layout)
-                                               : GatherGradKernel<T, int64_t>(layout);
+  return WithIndexType(spec.inputs[1].dtype, [&](auto index) { return GatherGradKernel<T, decltype(index)>(layout); });
 }
 
 template <class T>

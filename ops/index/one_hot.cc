@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/copy/copy_impl.h"
 #include "ops/index/index_ops.h"
 
@@ -40,11 +41,9 @@ absl::StatusOr<Kernel> OneHotKernel(const KernelSpec& spec) {
 
 template <class Bits>
 absl::StatusOr<Kernel> OneHotOf(const KernelSpec& spec) {
-  switch (spec.inputs[0].dtype) {
-    case DType::kInt32: return OneHotKernel<Bits, int32_t>(spec);
-    case DType::kInt64: return OneHotKernel<Bits, int64_t>(spec);
-    default: return OneHotKernel<Bits, uint8_t>(spec);
-  }
+  const DType labels = spec.inputs[0].dtype;
+  if (labels == DType::kUInt8) return OneHotKernel<Bits, uint8_t>(spec);
+  return WithIndexType(labels, [&](auto index) { return OneHotKernel<Bits, decltype(index)>(spec); });
 }
 
 absl::StatusOr<Kernel> MakeOneHot(const KernelSpec& spec) {

@@ -1,4 +1,5 @@
 #include "framework/base/status.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/copy/element_bits.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
@@ -50,11 +51,9 @@ absl::StatusOr<Kernel> OneHotKernel(const KernelSpec& spec) {
 absl::StatusOr<Kernel> MakeOneHot(const KernelSpec& spec) {
   return WithUnit(SizeOf(spec.outputs[0].dtype), [&](auto bytes) -> absl::StatusOr<Kernel> {
     constexpr int kBytes = decltype(bytes)::value;
-    switch (spec.inputs[0].dtype) {
-      case DType::kInt32: return OneHotKernel<kBytes, int32_t>(spec);
-      case DType::kInt64: return OneHotKernel<kBytes, int64_t>(spec);
-      default: return OneHotKernel<kBytes, uint8_t>(spec);
-    }
+    const DType labels = spec.inputs[0].dtype;
+    if (labels == DType::kUInt8) return OneHotKernel<kBytes, uint8_t>(spec);
+    return WithIndexType(labels, [&](auto index) { return OneHotKernel<kBytes, decltype(index)>(spec); });
   });
 }
 

@@ -9,6 +9,7 @@
 #include "framework/base/status.h"
 #include "ops/array.h"
 #include "ops/common/compute_impl.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/copy/extents_impl.h"
 #include "ops/index/gather_impl.h"
 #include "ops/index/index_ops.h"
@@ -87,7 +88,7 @@ Kernel AddRowsKernel(const GatherLayout& layout) {
 
 template <class T>
 Kernel AddRows(const KernelSpec& spec, const GatherLayout& layout) {
-  return spec.inputs[1].dtype == DType::kInt32 ? AddRowsKernel<T, int32_t>(layout) : AddRowsKernel<T, int64_t>(layout);
+  return WithIndexType(spec.inputs[1].dtype, [&](auto index) { return AddRowsKernel<T, decltype(index)>(layout); });
 }
 
 template <class T>

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <optional>
 
+#include "ops/common/index_type_impl.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/row_softmax_impl.h"
 #include "ops/losses/losses_ops.h"
@@ -125,7 +126,7 @@ absl::StatusOr<Kernel> MakeSparseOf(const KernelSpec& spec) {
 
 template <class T>
 absl::StatusOr<Kernel> MakeSparse(const KernelSpec& spec) {
-  return spec.inputs[1].dtype == DType::kInt32 ? MakeSparseOf<T, int32_t>(spec) : MakeSparseOf<T, int64_t>(spec);
+  return WithIndexType(spec.inputs[1].dtype, [&](auto index) { return MakeSparseOf<T, decltype(index)>(spec); });
 }
 
 // The same for labels that are probabilities. A class with target 0 contributes nothing even if its probability is 0:
@@ -229,8 +230,7 @@ absl::StatusOr<Kernel> MakeSparseGradOf(const KernelSpec& spec) {
 
 template <class T>
 absl::StatusOr<Kernel> MakeSparseGrad(const KernelSpec& spec) {
-  return spec.inputs[2].dtype == DType::kInt32 ? MakeSparseGradOf<T, int32_t>(spec)
-                                               : MakeSparseGradOf<T, int64_t>(spec);
+  return WithIndexType(spec.inputs[2].dtype, [&](auto index) { return MakeSparseGradOf<T, decltype(index)>(spec); });
 }
 
 // The loss, and the gradient of the logits for that of the loss, input 2.

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "framework/graph/op_def.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/gpu/packs_gpu_impl.h"
 #include "ops/gpu/rows_gpu_impl.h"
@@ -157,7 +158,7 @@ absl::StatusOr<Kernel> MakeSparseOf(const KernelSpec& spec) {
 }
 template <class T>
 absl::StatusOr<Kernel> MakeSparse(const KernelSpec& spec) {
-  return spec.inputs[1].dtype == DType::kInt32 ? MakeSparseOf<T, int32_t>(spec) : MakeSparseOf<T, int64_t>(spec);
+  return WithIndexType(spec.inputs[1].dtype, [&](auto index) { return MakeSparseOf<T, decltype(index)>(spec); });
 }
 template <class T>
 absl::StatusOr<Kernel> MakeDense(const KernelSpec& spec) {
@@ -237,8 +238,7 @@ absl::StatusOr<Kernel> MakeSparseGradOf(const KernelSpec& spec) {
 }
 template <class T>
 absl::StatusOr<Kernel> MakeSparseGrad(const KernelSpec& spec) {
-  return spec.inputs[2].dtype == DType::kInt32 ? MakeSparseGradOf<T, int32_t>(spec)
-                                               : MakeSparseGradOf<T, int64_t>(spec);
+  return WithIndexType(spec.inputs[2].dtype, [&](auto index) { return MakeSparseGradOf<T, decltype(index)>(spec); });
 }
 
 }  // namespace

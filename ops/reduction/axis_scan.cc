@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/elementwise/define_impl.h"
 #include "ops/math.h"
 #include "ops/reduction/reduction_ops.h"
@@ -42,7 +43,7 @@ Kernel ArgExtreme(const AxisView& view) {
 template <class T, bool max>
 absl::StatusOr<Kernel> MakeArgExtreme(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const AxisView view, ViewAxis(spec.inputs[0].shape, spec.attrs.Int("axis")));
-  return spec.outputs[0].dtype == DType::kInt32 ? ArgExtreme<T, int32_t, max>(view) : ArgExtreme<T, int64_t, max>(view);
+  return WithIndexType(spec.outputs[0].dtype, [&](auto index) { return ArgExtreme<T, decltype(index), max>(view); });
 }
 
 absl::StatusOr<std::vector<Shape>> ArgExtremeShape(const ShapeArgs& args) {

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/elementwise/define_impl.h"
 #include "ops/math.h"
 #include "ops/reduction/reduction_ops.h"
@@ -112,8 +113,8 @@ template <class T>
 absl::StatusOr<Kernel> MakeInTopK(const KernelSpec& spec) {
   const Shape& x = spec.inputs[0].shape;
   const int64_t k = spec.attrs.Int("k");
-  return spec.inputs[1].dtype == DType::kInt32 ? InTopKKernel<T, int32_t>(x[0], x[1], k)
-                                               : InTopKKernel<T, int64_t>(x[0], x[1], k);
+  return WithIndexType(spec.inputs[1].dtype,
+                       [&](auto index) { return InTopKKernel<T, decltype(index)>(x[0], x[1], k); });
 }
 
 absl::StatusOr<std::vector<Shape>> InTopKShape(const ShapeArgs& args) {

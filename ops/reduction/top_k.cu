@@ -2,6 +2,7 @@
 
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/elementwise/step_functors.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/reduction/candidate_gpu_impl.h"
@@ -127,8 +128,8 @@ template <class T>
 absl::StatusOr<Kernel> MakeInTopK(const KernelSpec& spec) {
   const Shape& x = spec.inputs[0].shape;
   const int64_t k = spec.attrs.Int("k");
-  return spec.inputs[1].dtype == DType::kInt32 ? InTopKKernel<T, int32_t>(x[0], x[1], k)
-                                               : InTopKKernel<T, int64_t>(x[0], x[1], k);
+  return WithIndexType(spec.inputs[1].dtype,
+                       [&](auto index) { return InTopKKernel<T, decltype(index)>(x[0], x[1], k); });
 }
 
 }  // namespace

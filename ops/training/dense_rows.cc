@@ -6,6 +6,7 @@
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/training.h"
 #include "ops/training/training_ops.h"
 #include "ops/training/update_impl.h"
@@ -49,7 +50,7 @@ template <class T>
 absl::StatusOr<Kernel> MakeDenseRows(const KernelSpec& spec) {
   const Shape& values = spec.inputs[0].shape;
   const UpdateRows rows{values[0], values.elements(1, values.rank()), spec.outputs[1].shape[0]};
-  return spec.inputs[1].dtype == DType::kInt32 ? DenseRowsKernel<T, int32_t>(rows) : DenseRowsKernel<T, int64_t>(rows);
+  return WithIndexType(spec.inputs[1].dtype, [&](auto index) { return DenseRowsKernel<T, decltype(index)>(rows); });
 }
 
 absl::StatusOr<std::vector<Shape>> TouchedIndicesShape(const ShapeArgs& args) {

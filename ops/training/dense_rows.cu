@@ -3,6 +3,7 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/kernel_table.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/training/training_ops.h"
 
@@ -30,12 +31,12 @@ absl::StatusOr<Kernel> MakeDenseRows(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   const Shape& values = spec.inputs[0].shape;
   const int64_t count = values[0], width = values.elements(1, values.rank()), rows = spec.outputs[1].shape[0];
-  const bool wide = spec.inputs[1].dtype == DType::kInt64;
+  const DType index_type = spec.inputs[1].dtype;
   return Kernel{[=](const KernelContext& at) {
     const auto run = [&](const auto* indices) {
       return Scatter<T>(*at.stream, count, width, rows, at.input<S>(0), indices, at.output<S>(0), at.output<float>(1));
     };
-    return wide ? run(at.input<int64_t>(1)) : run(at.input<int32_t>(1));
+    return WithIndexType(index_type, [&](auto index) { return run(at.input<decltype(index)>(1)); });
   }};
 }
 

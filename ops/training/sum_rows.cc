@@ -8,6 +8,7 @@
 #include "framework/base/status.h"
 #include "framework/collective/tower_tree.h"
 #include "ops/common/compute_impl.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/training.h"
 #include "ops/training/training_ops.h"
 
@@ -177,16 +178,16 @@ Kernel MeanRowsKernel(int64_t count, int64_t width, int64_t towers) {
 template <class T>
 absl::StatusOr<Kernel> MakeSumRows(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const RowsShape rows, RowsToSum(spec));
-  return spec.inputs[1].dtype == DType::kInt32 ? SumRowsKernel<T, int32_t>(rows.count, rows.width)
-                                               : SumRowsKernel<T, int64_t>(rows.count, rows.width);
+  return WithIndexType(spec.inputs[1].dtype,
+                       [&](auto index) { return SumRowsKernel<T, decltype(index)>(rows.count, rows.width); });
 }
 
 template <class T>
 absl::StatusOr<Kernel> MakeMeanRows(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const RowsShape rows, RowsToSum(spec));
   const int64_t towers = spec.inputs[3].shape.elements();
-  return spec.inputs[1].dtype == DType::kInt32 ? MeanRowsKernel<T, int32_t>(rows.count, rows.width, towers)
-                                               : MeanRowsKernel<T, int64_t>(rows.count, rows.width, towers);
+  return WithIndexType(spec.inputs[1].dtype,
+                       [&](auto index) { return MeanRowsKernel<T, decltype(index)>(rows.count, rows.width, towers); });
 }
 
 absl::StatusOr<std::vector<Shape>> MeanRowsShape(const ShapeArgs& args) {

@@ -9,6 +9,7 @@
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/only_if.h"
 #include "ops/training/rules.h"
@@ -118,13 +119,13 @@ absl::StatusOr<Kernel> MakeGpuSparseUpdate(const KernelSpec& spec) {
   const Shape& gradient = spec.inputs[Op::kRate + 1].shape;
   const int64_t count = gradient[0], width = gradient.elements(1, gradient.rank()), rows = spec.inputs[0].shape[0];
   if (count * width == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-  const bool wide = spec.inputs[Op::kRate + 2].dtype == DType::kInt64;
-  return Kernel{[op = Op(spec), count, width, rows, wide](const KernelContext& at) {
+  const DType index_type = spec.inputs[Op::kRate + 2].dtype;
+  return Kernel{[op = Op(spec), count, width, rows, index_type](const KernelContext& at) {
     const auto run = [&](const auto* indices) {
       return GpuSparseUpdate<T, Op::kSlots>(*at.stream, count, width, rows, Rule::kStep, indices, op.Data(at),
                                             op.Make());
     };
-    return wide ? run(at.input<int64_t>(Op::kRate + 2)) : run(at.input<int32_t>(Op::kRate + 2));
+    return WithIndexType(index_type, [&](auto index) { return run(at.input<decltype(index)>(Op::kRate + 2)); });
   }};
 }
 

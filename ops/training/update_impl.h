@@ -10,6 +10,7 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "framework/graph/op_def.h"
+#include "ops/common/index_type_impl.h"
 #include "ops/training.h"
 #include "ops/training/rules.h"
 
@@ -132,8 +133,8 @@ template <class T, class Rule>
 absl::StatusOr<Kernel> MakeSparseUpdate(const KernelSpec& spec) {
   constexpr int kScalars = 1 + static_cast<int>(Rule::kSlots);
   constexpr int kRate = kScalars + (Rule::kStep ? 1 : 0);
-  const bool wide = spec.inputs[kRate + 2].dtype == DType::kInt64;
-  return Kernel{[rule = Rule(spec.attrs), rows = RowsOf(spec, kRate + 1), wide](const KernelContext& context) {
+  return Kernel{[rule = Rule(spec.attrs), rows = RowsOf(spec, kRate + 1),
+                 index_type = spec.inputs[kRate + 2].dtype](const KernelContext& context) {
     const int64_t step = Rule::kStep ? context.input<int64_t>(kScalars)[0] : 0;
     const auto update = rule.At(context.input<float>(kRate)[0], step);
     std::array<T*, Rule::kSlots> slots;
@@ -142,7 +143,7 @@ absl::StatusOr<Kernel> MakeSparseUpdate(const KernelSpec& spec) {
       return ForEachRow(rows, indices, rule.weight_decay, context.ref<T>(0), slots, context.input<T>(kRate + 1),
                         update);
     };
-    return wide ? run(context.input<int64_t>(kRate + 2)) : run(context.input<int32_t>(kRate + 2));
+    return WithIndexType(index_type, [&](auto index) { return run(context.input<decltype(index)>(kRate + 2)); });
   }};
 }
 
