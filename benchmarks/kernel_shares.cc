@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "benchmarks/machine.h"
 #include "benchmarks/step_times.h"
-#include "framework/compiler/plan_report.h"
 
 namespace belfry::benchmarks {
 namespace {
@@ -40,8 +39,8 @@ void AddKernels(const std::string& model, const Plan& plan, absl::Span<const Ste
     all += time.seconds;
     flops += time.flops;
     const ProgramNode& node = plan.program.nodes[time.node];
-    std::vector<std::string> key = {node.op->name, node.outputs.empty() ? "" : SpecText(node.outputs[0])};
-    for (const Value& input : node.inputs) key.push_back(SpecText(plan.program.spec(input)));
+    std::vector<std::string> key = {node.op->name, node.outputs.empty() ? "" : node.outputs[0].ToString()};
+    for (const Value& input : node.inputs) key.push_back(plan.program.spec(input).ToString());
     Kernels& alike = kernels[key];
     ++alike.count;
     alike.seconds += time.seconds;

@@ -19,7 +19,6 @@
 #include "benchmarks/step_times.h"
 #include "benchmarks/training_run.h"
 #include "framework/base/status.h"
-#include "framework/compiler/plan_report.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
@@ -102,7 +101,7 @@ absl::Status MeasureLarge(const LargeOp& op, double triad, Report& report) {
     if (round >= 0) rates.push_back(rate * bytes / 1e9);
   }
   RETURN_IF_ERROR(status);
-  nlohmann::ordered_json row = {{"op", op.name}, {"input", SpecText({DType::kFloat32, shape})}};
+  nlohmann::ordered_json row = {{"op", op.name}, {"input", TensorSpec{DType::kFloat32, shape}.ToString()}};
   row["us"] = bytes / Median(rates) / 1e3;
   AddSpread(row, "GB/s", rates);
   row["of_triad"] = Median(rates) * 1e9 / triad;

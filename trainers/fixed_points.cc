@@ -16,6 +16,7 @@
 #include "optim/descent.h"
 #include "spdlog/fmt/fmt.h"
 #include "trainers/callbacks/metrics.h"
+#include "trainers/loop/run_directory.h"
 #include "trainers/loop/stop_signals.h"
 #include "trainers/loop/trainer_options.h"
 

@@ -14,7 +14,7 @@
 #include "trainers/flags/evaluation_flags.h"
 #include "trainers/flags/model_flags.h"
 #include "trainers/flags/program_flags.h"
-#include "trainers/loop/run_checkpoints.h"
+#include "trainers/loop/run_directory.h"
 #include "trainers/tabular/tabular_program.h"
 
 namespace belfry::trainers {

@@ -57,6 +57,11 @@ class Dumper {
   int count_ = 0;
 };
 
+// Copies the devices that Place chose for the graph's nodes (by node id) to the program's.
+void AssignDevices(Program& program, const std::vector<int>& devices) {
+  for (ProgramNode& node : program.nodes) node.device = devices[node.source->id()];
+}
+
 // Finds the variables that the step reads before it assigns them, and those that it writes.
 void FindVariableUses(Plan& plan) {
   const Program& program = plan.program;
@@ -97,10 +102,6 @@ absl::Status VerifyAndDump(const Plan& plan, const CompileOptions& options, Dump
 }
 
 }  // namespace
-
-void AssignDevices(Program& program, const std::vector<int>& devices) {
-  for (ProgramNode& node : program.nodes) node.device = devices[node.source->id()];
-}
 
 absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& request, const DeviceSet& devices,
                                      const std::vector<int>& devices_by_node, const CompileOptions& options) {

@@ -6,7 +6,6 @@
 #include "absl/strings/str_format.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/units.h"
-#include "framework/compiler/plan_report.h"
 
 namespace belfry {
 namespace {
@@ -45,7 +44,7 @@ void ReportArena(const Plan& plan, int device, DeviceMemoryReport& report) {
     kind += block.bytes;
     held += block.bytes;
     const std::string what = block.output < 0 ? absl::StrCat("workspace of ", node.name)
-                                              : absl::StrCat(node.name, " ", SpecText(node.outputs[block.output]));
+                                              : absl::StrCat(node.name, " ", node.outputs[block.output].ToString());
     report.largest.push_back({what, block.bytes});
   }
   report.gaps = plan.memory.arena_bytes[device] - held;
@@ -76,7 +75,7 @@ std::vector<DeviceMemoryReport> ReportMemory(const Plan& plan, const Graph& grap
     (variable.def().slot_of != nullptr ? report.slots
      : variable.trainable()            ? report.parameters
                                        : report.others) += spec.bytes();
-    report.largest.push_back({absl::StrCat("variable ", variable.name(), " ", SpecText(spec)), spec.bytes()});
+    report.largest.push_back({absl::StrCat("variable ", variable.name(), " ", spec.ToString()), spec.bytes()});
   }
   const std::vector<size_t> copies = CopyBytes(plan, devices);
   for (int device = 0; device < devices.size(); ++device) {

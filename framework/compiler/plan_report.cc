@@ -132,8 +132,6 @@ double FlopsOf(const ProgramNode& node, const std::vector<TensorSpec>& inputs) {
 
 }  // namespace
 
-std::string SpecText(const TensorSpec& spec) { return absl::StrCat(DTypeName(spec.dtype), spec.shape.ToString()); }
-
 double FlopsOf(const Program& program, const ProgramNode& node) {
   if (node.op->kind != OpKind::kKernel || node.op == &CopyOp() || node.op == &TransferOp()) return 0;
   double sum = 0;

@@ -9,9 +9,6 @@
 
 namespace belfry {
 
-// "float32[128,10]".
-std::string SpecText(const TensorSpec& spec);
-
 // The floating-point operations of a node: OpDef::flops, or one for each element of its largest input or output; 0 for
 // a node without a kernel, a copy or a transfer.
 double FlopsOf(const Program& program, const ProgramNode& node);

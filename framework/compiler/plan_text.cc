@@ -4,7 +4,6 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/units.h"
 #include "framework/compiler/compile.h"
-#include "framework/compiler/plan_report.h"
 
 namespace belfry {
 namespace {
@@ -47,7 +46,7 @@ std::string NodeLine(const Program& program, const ProgramNode& node) {
         absl::StrCat(program.nodes[input.node].name, input.index > 0 ? absl::StrCat(":", input.index) : ""));
   }
   for (int control : node.control_inputs) inputs.push_back(absl::StrCat("^", program.nodes[control].name));
-  for (const TensorSpec& output : node.outputs) outputs.push_back(SpecText(output));
+  for (const TensorSpec& output : node.outputs) outputs.push_back(output.ToString());
   return absl::StrCat(node.name, " = ", node.op->name, BodyText(program, node), "(", absl::StrJoin(inputs, ", "), ")",
                       outputs.empty() ? "" : " -> ", absl::StrJoin(outputs, ", "));
 }
@@ -73,7 +72,7 @@ std::string ProgramToDot(const Program& program, const DeviceSet& devices) {
                     Quoted(absl::StrCat(node.name, "\n", node.op->name, " on ", DeviceText(devices, node.device))),
                     ", fillcolor=", Quoted(kColours[(node.device + 1) % std::size(kColours)]), "];\n");
     for (const Value& input : node.inputs) {
-      absl::StrAppend(&text, "n", input.node, " -> n", i, " [label=", Quoted(SpecText(program.spec(input))), "];\n");
+      absl::StrAppend(&text, "n", input.node, " -> n", i, " [label=", Quoted(program.spec(input).ToString()), "];\n");
     }
     for (int control : node.control_inputs) absl::StrAppend(&text, "n", control, " -> n", i, " [style=dashed];\n");
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -28,6 +29,7 @@ struct TensorSpec {
   Shape shape = {};
 
   size_t bytes() const { return static_cast<size_t>(shape.elements()) * SizeOf(dtype); }
+  std::string ToString() const { return std::string(DTypeName(dtype)) + shape.ToString(); }  // "float32[128,10]"
   bool operator==(const TensorSpec&) const = default;
 };
 

@@ -5,8 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "framework/runtime/session.h"
-
 namespace belfry {
 namespace {
 

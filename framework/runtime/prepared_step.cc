@@ -7,11 +7,10 @@
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/runtime/executable.h"
-#include "framework/runtime/session.h"
 
 namespace belfry {
 
-PreparedStep::PreparedStep(Session& session, std::unique_ptr<Executable> executable,
+PreparedStep::PreparedStep(SessionState& session, std::unique_ptr<Executable> executable,
                            std::vector<std::string> feed_names, std::vector<Tensor> fetched)
     : session_(session),
       executable_(std::move(executable)),
@@ -26,7 +25,7 @@ PreparedStep::~PreparedStep() {
   if (!executable_->asynchronous()) return;
   // A process that stands still would otherwise keep the collectives of the last run, and with them this thread.
   if (under_way_) executable_->AwaitDevices(deadline_).IgnoreError();
-  const ScopedRun last(session_.gate_, /*exclusive=*/true);
+  const ScopedRun last(session_.gate, /*exclusive=*/true);
   executable_.reset();
 }
 
@@ -68,7 +67,7 @@ void PreparedStep::MarkInitialized() {
 }
 
 void PreparedStep::MarkTouched() {
-  if (untouched_ > 0) session_.untouched_.fetch_sub(std::exchange(untouched_, 0));
+  if (untouched_ > 0) session_.untouched.fetch_sub(std::exchange(untouched_, 0));
 }
 
 absl::Status PreparedStep::Run(absl::Span<const Tensor> feeds) { return RunFed(feeds, nullptr); }
@@ -79,7 +78,7 @@ absl::Status PreparedStep::RunTraced(absl::Span<const Tensor> feeds, StepTrace& 
 }
 
 absl::Status PreparedStep::RunFed(absl::Span<const Tensor> feeds, StepTrace* trace) {
-  const absl::Duration timeout = session_.options_.timeout;
+  const absl::Duration timeout = session_.timeout;
   const absl::Time deadline = timeout == absl::InfiniteDuration() ? absl::InfiniteFuture() : SteadyNow() + timeout;
   RETURN_IF_ERROR(Check(feeds));
   if (busy_.exchange(true, std::memory_order_acquire)) {
@@ -87,17 +86,17 @@ absl::Status PreparedStep::RunFed(absl::Span<const Tensor> feeds, StepTrace* tra
   }
   const absl::Status status = CatchOutOfMemory("a step", [&]() -> absl::Status {
     RETURN_IF_ERROR(std::exchange(unreported_, absl::OkStatus()));
-    const ScopedRun run(session_.gate_, exclusive_, deadline);
+    const ScopedRun run(session_.gate, exclusive_, deadline);
     if (!run.entered()) {
       return absl::DeadlineExceededError(
           "The step exceeded its deadline while it waited for other steps of the session");
     }
-    if (session_.closed_.load(std::memory_order_relaxed)) return absl::CancelledError("Session has been closed.");
+    if (session_.closed.load(std::memory_order_relaxed)) return absl::CancelledError("Session has been closed.");
     if (!initialized_) RETURN_IF_ERROR(CheckInitialized());
-    const uint64_t number = session_.runs_.fetch_add(1, std::memory_order_relaxed);
+    const uint64_t number = session_.runs.fetch_add(1, std::memory_order_relaxed);
     const absl::Status ran =
-        executable_->Run(number, feeds, {.deadline = deadline, .cancelled = &session_.closed_}, trace);
-    if (executable_->found_corruption()) session_.corrupted_.store(true);
+        executable_->Run(number, feeds, {.deadline = deadline, .cancelled = &session_.closed}, trace);
+    if (executable_->found_corruption()) session_.corrupted.store(true);
     RETURN_IF_ERROR(ran);
     MarkInitialized();
     MarkTouched();
@@ -114,7 +113,7 @@ absl::Status PreparedStep::Wait() {
   RETURN_IF_ERROR(executable_->AwaitDevices(deadline_));
   under_way_ = false;
   // Another thread may be capturing a step with the same streams, which cannot be queried meanwhile.
-  const ScopedRun run(session_.gate_, /*exclusive=*/true);
+  const ScopedRun run(session_.gate, /*exclusive=*/true);
   return executable_->Fetch(deadline_, fetched_);
 }
 

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "framework/base/tensor.h"
 #include "framework/compiler/plan.h"
+#include "framework/runtime/session_state.h"
 #include "framework/runtime/step_trace.h"
 #include "framework/runtime/variable_store.h"
 
@@ -52,7 +53,7 @@ class PreparedStep {
 
  private:
   friend class Session;
-  PreparedStep(Session& session, std::unique_ptr<Executable> executable, std::vector<std::string> feed_names,
+  PreparedStep(SessionState& session, std::unique_ptr<Executable> executable, std::vector<std::string> feed_names,
                std::vector<Tensor> fetched);
   absl::Status Check(absl::Span<const Tensor> feeds) const;
   absl::Status RunFed(absl::Span<const Tensor> feeds, StepTrace* trace);
@@ -60,7 +61,7 @@ class PreparedStep {
   void MarkInitialized();
   void MarkTouched();
 
-  Session& session_;
+  SessionState& session_;
   std::unique_ptr<Executable> executable_;
   std::vector<std::string> feed_names_;
   std::vector<Tensor> fetched_;
@@ -70,7 +71,7 @@ class PreparedStep {
   absl::Time deadline_;       // of the last Run
   absl::Status unreported_;   // an error that fetched() met
   bool initialized_ = false;  // all of reads_ are known to be
-  size_t untouched_ = 0;      // its part of Session::untouched_
+  size_t untouched_ = 0;      // its part of SessionState::untouched
   std::atomic<bool> busy_{false};
 };
 

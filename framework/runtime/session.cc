@@ -103,6 +103,7 @@ Session::Session(const Graph& graph, const DeviceSet& devices, const SessionOpti
     : graph_(graph),
       devices_(devices),
       options_(options),
+      state_{.timeout = options.timeout},
       variables_(devices),
       threads_(devices),
       queues_(devices),
@@ -112,7 +113,7 @@ Session::Session(const Graph& graph, const DeviceSet& devices, const SessionOpti
 Session::~Session() {
   Close();
   // Waits for running steps, and leaves the gate again, since prepared steps enter it in their destructors.
-  { const ScopedRun last(gate_, /*exclusive=*/true); }
+  { const ScopedRun last(state_.gate, /*exclusive=*/true); }
   const MutexLock lock(mutex_);
   plans_.Clear();
   plans_.TakeEvicted().clear();
@@ -195,7 +196,7 @@ absl::StatusOr<std::unique_ptr<Executable>> Session::MakeExecutable(const Progra
                                  .check_numerics = options_.check_numerics,
                                  .observer = observer_,
                                  .recheck = options_.recheck};
-  const absl::Status fits = CheckMemory(*plan, devices_, untouched_.load());
+  const absl::Status fits = CheckMemory(*plan, devices_, state_.untouched.load());
   absl::StatusOr<std::unique_ptr<Executable>> executable =
       fits.ok() ? Executable::Create(std::move(compiled), environment, options)
                 : absl::StatusOr<std::unique_ptr<Executable>>(fits);
@@ -221,9 +222,9 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest
     ASSIGN_OR_RETURN(fetched.emplace_back(), Tensor::Allocate(spec.dtype, spec.shape));
   }
   auto step = std::unique_ptr<PreparedStep>(
-      new PreparedStep(*this, std::move(executable), std::move(feed_names), std::move(fetched)));
+      new PreparedStep(state_, std::move(executable), std::move(feed_names), std::move(fetched)));
   step->untouched_ = BytesOnCpus(plan, devices_);
-  untouched_.fetch_add(step->untouched_);
+  state_.untouched.fetch_add(step->untouched_);
   const std::vector<ProgramNode>& nodes = plan.program.nodes;
   for (int node : plan.reads_before_writing) {
     step->reads_.emplace_back(nodes[node].source, &variables_.at(nodes[node].source));
@@ -261,7 +262,7 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Prepare(absl::Span<const 
                                                                absl::Span<const Output> fetches,
                                                                absl::Span<const Node* const> targets) {
   return CatchOutOfMemory(kDuringPreparation, [&]() -> absl::StatusOr<std::unique_ptr<PreparedStep>> {
-    if (closed_.load()) return Closed();
+    if (state_.closed.load()) return Closed();
     const ProgramRequest request = RequestFor(feeds, fetches, targets);
     RETURN_IF_ERROR(CheckValid(graph_, request));
     return MakeWithinMemory(request, KeyOf(request));
@@ -271,7 +272,7 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Prepare(absl::Span<const 
 absl::Status Session::Reserve(absl::Span<const FeedSpec> feeds, absl::Span<const Output> fetches,
                               absl::Span<const Node* const> targets) {
   return CatchOutOfMemory(kDuringPreparation, [&]() -> absl::Status {
-    if (closed_.load()) return Closed();
+    if (state_.closed.load()) return Closed();
     const ProgramRequest request = RequestFor(feeds, fetches, targets);
     RETURN_IF_ERROR(CheckValid(graph_, request));
     const std::string key = KeyOf(request);
@@ -292,7 +293,7 @@ absl::StatusOr<Session::Explanation> Session::Explain(absl::Span<const FeedSpec>
                                                       absl::Span<const Output> fetches,
                                                       absl::Span<const Node* const> targets) {
   return CatchOutOfMemory(kDuringPreparation, [&]() -> absl::StatusOr<Explanation> {
-    if (closed_.load()) return Closed();
+    if (state_.closed.load()) return Closed();
     const ProgramRequest request = RequestFor(feeds, fetches, targets);
     RETURN_IF_ERROR(CheckValid(graph_, request));
     const MutexLock lock(mutex_);
@@ -315,7 +316,7 @@ void Session::Observe(ResultObserver observer) {
 absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, absl::Span<const Output> fetches,
                                                  absl::Span<const Node* const> targets) {
   return CatchOutOfMemory("a step", [&]() -> absl::StatusOr<std::vector<Tensor>> {
-    if (closed_.load()) return Closed();
+    if (state_.closed.load()) return Closed();
     ProgramRequest request{.fetches = {fetches.begin(), fetches.end()}, .targets = {targets.begin(), targets.end()}};
     std::vector<Tensor> values;
     for (const Feed& feed : feeds) {
@@ -350,7 +351,7 @@ absl::Status Session::RunTarget(const Node* target, absl::Span<const Feed> feeds
   return Run(feeds, {}, {target}).status();
 }
 
-void Session::Close() { closed_.store(true); }
+void Session::Close() { state_.closed.store(true); }
 
 absl::StatusOr<const Device*> Session::DeviceOf(const Node& node) {
   if (&node.graph() != &graph_) {

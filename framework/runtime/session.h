@@ -1,7 +1,6 @@
 // A session: runs a graph on devices.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -24,7 +23,7 @@
 #include "framework/runtime/plan_cache.h"
 #include "framework/runtime/prepared_step.h"
 #include "framework/runtime/result_observer.h"
-#include "framework/runtime/run_gate.h"
+#include "framework/runtime/session_state.h"
 #include "framework/runtime/variable_store.h"
 
 namespace belfry {
@@ -113,7 +112,7 @@ class Session {
   // the results are. Slow, and prevents replay. Null: no longer.
   void Observe(ResultObserver observer);
   // True once a step was ended by a difference (SessionOptions::recheck): variables may be wrong. Thread-safe.
-  bool corrupted() const { return corrupted_.load(); }
+  bool corrupted() const { return state_.corrupted.load(); }
   // Cancels running steps, without waiting for them; every later call fails with Cancelled "Session has been closed."
   void Close();
 
@@ -135,7 +134,6 @@ class Session {
   absl::StatusOr<const Device*> DeviceOf(const Node& node);
 
  private:
-  friend class PreparedStep;
   Session(const Graph& graph, const DeviceSet& devices, const SessionOptions& options);
   absl::Status Extend() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<CompiledPlan> CompileNow(const ProgramRequest& request, const std::string& dump_directory)
@@ -155,19 +153,16 @@ class Session {
   const Graph& graph_;
   const DeviceSet& devices_;
   const SessionOptions options_;
+  SessionState state_;
   Mutex mutex_;  // guards compilation and the cache; not held while a step runs or is destroyed
   Placement placement_ ABSL_GUARDED_BY(mutex_);
   VariableStore variables_ ABSL_GUARDED_BY(mutex_);
   DeviceThreads threads_ ABSL_GUARDED_BY(mutex_);
-  DeviceQueues queues_;  // guarded by gate_
+  DeviceQueues queues_;  // guarded by state_.gate
   PlanCache plans_ ABSL_GUARDED_BY(mutex_);
   int compiled_ ABSL_GUARDED_BY(mutex_) = 0;  // number of plans so far
   size_t arena_limit_ ABSL_GUARDED_BY(mutex_);
   ResultObserver observer_ ABSL_GUARDED_BY(mutex_);
-  RunGate gate_;  // guards the variables' bytes and flags, and the device threads
-  std::atomic<uint64_t> runs_{0};
-  std::atomic<size_t> untouched_{0};  // bytes on CPUs of prepared steps that have not run yet
-  std::atomic<bool> closed_{false}, corrupted_{false};
 };
 
 }  // namespace belfry

@@ -11,7 +11,7 @@ absl::StatusOr<VariableStorage*> Session::StorageOf(const Variable& variable) {
 }
 
 absl::StatusOr<std::vector<VariableStorage*>> Session::StorageOf(absl::Span<const Variable> variables) {
-  if (closed_.load()) return absl::CancelledError("Session has been closed.");
+  if (state_.closed.load()) return absl::CancelledError("Session has been closed.");
   for (const Variable& variable : variables) {
     if (!variable.valid()) {
       return absl::InvalidArgumentError("A variable is invalid (default-constructed, or not found)");
@@ -45,7 +45,7 @@ absl::Status Session::ReadVariables(absl::Span<const Variable> variables, absl::
     for (size_t i = 0; i < variables.size(); ++i) {
       exclusive = exclusive || devices_.device(storage[i]->device).asynchronous();
     }
-    const ScopedRun run(gate_, exclusive);
+    const ScopedRun run(state_.gate, exclusive);
     for (size_t i = 0; i < variables.size(); ++i) {
       if (!storage[i]->initialized) return UninitializedError(variables[i].node());
     }
@@ -80,7 +80,7 @@ absl::Status Session::WriteVariables(absl::Span<const Variable> variables, absl:
             absl::StrCat("The value for variable ", variable.name(), " has a shape but no data"));
       }
     }
-    const ScopedRun run(gate_, /*exclusive=*/true);
+    const ScopedRun run(state_.gate, /*exclusive=*/true);
     for (size_t i = 0; i < variables.size(); ++i) {
       RETURN_IF_ERROR(queues_.CopyIn(storage[i]->device, storage[i]->data, values[i].raw(), values[i].bytes()));
       storage[i]->initialized = true;
@@ -94,7 +94,7 @@ absl::StatusOr<std::vector<Variable>> Session::InitializedVariables() {
   return CatchOutOfMemory("the listing of variables", [&]() -> absl::StatusOr<std::vector<Variable>> {
     const std::vector<Variable> all = graph_.variables();
     ASSIGN_OR_RETURN(const std::vector<VariableStorage*> storage, StorageOf(all));
-    const ScopedRun run(gate_, /*exclusive=*/false);
+    const ScopedRun run(state_.gate, /*exclusive=*/false);
     std::vector<Variable> initialized;
     for (size_t i = 0; i < all.size(); ++i) {
       if (storage[i]->initialized && !all[i].transient()) initialized.push_back(all[i]);

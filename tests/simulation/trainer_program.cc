@@ -22,7 +22,7 @@
 #include "tests/simulation/random.h"
 #include "trainers/audit/check.h"
 #include "trainers/audit/run_record.h"
-#include "trainers/loop/run_checkpoints.h"
+#include "trainers/loop/run_directory.h"
 #include "trainers/loop/run_in_world.h"
 #include "trainers/program/trainer.h"
 

@@ -11,6 +11,7 @@
 #include "ops/math.h"
 #include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
+#include "trainers/loop/run_directory.h"
 #include "trainers/program/trainer.h"
 
 namespace belfry::trainers {

@@ -20,6 +20,7 @@
 #include "tests/framework/collective/fake_world.h"
 #include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
+#include "trainers/loop/run_directory.h"
 #include "trainers/program/trainer.h"
 
 namespace belfry::trainers {

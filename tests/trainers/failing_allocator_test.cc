@@ -39,6 +39,7 @@
 #include "tests/environment/malloc_hooks.h"
 #include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
+#include "trainers/loop/run_directory.h"
 #include "trainers/program/trainer.h"
 
 namespace {

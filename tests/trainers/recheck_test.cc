@@ -8,7 +8,7 @@
 #include "framework/io/checkpoint_directory.h"
 #include "tests/framework/runtime/faulty_collective.h"
 #include "tests/trainers/experiment.h"
-#include "trainers/loop/run_checkpoints.h"
+#include "trainers/loop/run_directory.h"
 #include "trainers/program/trainer.h"
 
 namespace belfry::trainers {

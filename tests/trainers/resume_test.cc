@@ -13,6 +13,7 @@
 #include "framework/runtime/saver.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/trainers/experiment.h"
+#include "trainers/loop/run_directory.h"
 #include "trainers/loop/run_in_world.h"
 #include "trainers/loop/stop_signals.h"
 #include "trainers/program/trainer.h"

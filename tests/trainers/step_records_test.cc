@@ -25,6 +25,7 @@
 #include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/callbacks/step_records.h"
+#include "trainers/loop/run_directory.h"
 #include "trainers/program/trainer.h"
 
 namespace belfry::trainers {

@@ -15,7 +15,7 @@
 #include "framework/runtime/saved_model/saved_model.h"
 #include "ops/builtin_ops.h"
 #include "tests/framework/io/io_testing.h"
-#include "trainers/loop/run_checkpoints.h"
+#include "trainers/loop/run_directory.h"
 #include "trainers/loop/run_in_world.h"
 
 namespace belfry::trainers {

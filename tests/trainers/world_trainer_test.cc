@@ -21,6 +21,7 @@
 #include "ops/summary.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/trainers/experiment.h"
+#include "trainers/loop/run_directory.h"
 #include "trainers/loop/task_sync.h"
 #include "trainers/program/trainer.h"
 

@@ -11,7 +11,7 @@
 #include "framework/io/file.h"
 #include "trainers/chain/run_chain.h"
 #include "trainers/chain/weights_digest.h"
-#include "trainers/loop/run_checkpoints.h"
+#include "trainers/loop/run_directory.h"
 
 namespace belfry::trainers {
 namespace {

@@ -21,7 +21,7 @@
 #include "trainers/chain/json_impl.h"
 #include "trainers/chain/replay.h"
 #include "trainers/chain/run_chain.h"
-#include "trainers/loop/run_checkpoints.h"
+#include "trainers/loop/run_directory.h"
 
 namespace belfry::trainers {
 namespace {

@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "framework/base/status.h"
 #include "trainers/flags/program_flags.h"
+#include "trainers/loop/run_directory.h"
 #include "trainers/loop/run_in_world.h"
 #include "trainers/loop/stop_signals.h"
 

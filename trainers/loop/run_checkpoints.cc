@@ -13,6 +13,7 @@
 #include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/runtime/saver.h"
+#include "trainers/loop/run_directory.h"
 #include "trainers/loop/warm_start.h"
 
 namespace belfry::trainers {
@@ -61,10 +62,6 @@ bool HasSlotParts(const Session& session) {
 }
 
 }  // namespace
-
-std::string CheckpointFolder(const std::string& directory) {
-  return (std::filesystem::path(directory) / "checkpoints").string();
-}
 
 RunCheckpoints::RunCheckpoints(Session& session, std::vector<const Node*> initializers, TaskSync& tasks,
                                const std::string& directory)

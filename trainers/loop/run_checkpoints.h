@@ -20,9 +20,6 @@
 
 namespace belfry::trainers {
 
-// The folder of checkpoints in the directory of a run.
-std::string CheckpointFolder(const std::string& directory);
-
 // Runs the initializers, TrainStep::initialize of training steps, of variables that have no value yet.
 absl::Status InitializeOthers(Session& session, absl::Span<const Node* const> initializers);
 

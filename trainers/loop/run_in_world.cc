@@ -17,7 +17,7 @@
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/collective/open_world.h"
-#include "trainers/loop/run_checkpoints.h"
+#include "trainers/loop/run_directory.h"
 
 namespace belfry::trainers {
 namespace {

@@ -13,7 +13,7 @@
 #include "framework/io/safetensors.h"
 #include "framework/runtime/saver.h"
 #include "models/weights/foreign_weights.h"
-#include "trainers/loop/run_checkpoints.h"
+#include "trainers/loop/run_directory.h"
 
 namespace belfry::trainers {
 namespace {

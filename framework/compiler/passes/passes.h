@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "framework/compiler/compile.h"
+#include "framework/compiler/compile_options.h"
 #include "framework/compiler/program.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/graph.h"
@@ -17,9 +17,6 @@ namespace belfry {
 // wait for each other in the order in which they were added. Errors: an empty request, an output that does not exist, a
 // feed of the wrong shape or given twice, a node that waits for a value that is computed from it (Graph::Bind).
 absl::StatusOr<Program> Prune(const Graph& graph, const ProgramRequest& request);
-
-// Copies the devices that Place chose for the graph's nodes (by node id) to the program's.
-void AssignDevices(Program& program, const std::vector<int>& devices);
 
 // Gives every output its concrete shape, from the shapes of the feeds. Errors: an unfed placeholder, shapes
 // that do not fit; with the node and the user's line.

@@ -16,7 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/host_name.h"
-#include "framework/compiler/plan_report.h"
 #include "framework/io/checksum.h"
 
 namespace belfry {
@@ -107,7 +106,7 @@ absl::Status LaneRecheck::Compare(const RecheckedInstruction& at) {
     if (std::memcmp(result.first, result.second, result.spec.bytes()) == 0) continue;
     const std::string what = result.output < 0 ? absl::StrCat("the variable of input ", -1 - result.output)
                                                : absl::StrCat("output ", result.output);
-    return Found(absl::StrCat(what, ", ", SpecText(result.spec), ", computed twice from the same inputs, ",
+    return Found(absl::StrCat(what, ", ", result.spec.ToString(), ", computed twice from the same inputs, ",
                               cores_.Text(), ", differs: ", Difference(result)));
   }
   return absl::OkStatus();
