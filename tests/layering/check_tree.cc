@@ -59,7 +59,7 @@ constexpr absl::string_view kLayers[] = {
     "trainers/prediction",
     "trainers/callbacks",
     "trainers/loop",
-    "trainers/chain",
+    "trainers/ledger",
     "trainers/program",
     "trainers/flags",
     "trainers/audit",

@@ -9,8 +9,8 @@
 #include "framework/io/checkpoint_directory.h"
 #include "framework/io/checksum.h"
 #include "framework/io/file.h"
-#include "trainers/chain/run_chain.h"
-#include "trainers/chain/weights_digest.h"
+#include "trainers/ledger/run_ledger.h"
+#include "trainers/ledger/weights_digest.h"
 #include "trainers/loop/run_directory.h"
 
 namespace belfry::trainers {

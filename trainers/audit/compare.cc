@@ -15,7 +15,7 @@
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/io/safetensors.h"
-#include "trainers/chain/weights_digest.h"
+#include "trainers/ledger/weights_digest.h"
 
 namespace belfry::trainers {
 namespace {

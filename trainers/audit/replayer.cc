@@ -18,9 +18,9 @@
 #include "absl/strings/str_split.h"
 #include "framework/base/status.h"
 #include "framework/io/file.h"
-#include "trainers/chain/json_impl.h"
-#include "trainers/chain/replay.h"
-#include "trainers/chain/run_chain.h"
+#include "trainers/ledger/json_impl.h"
+#include "trainers/ledger/replay.h"
+#include "trainers/ledger/run_ledger.h"
 #include "trainers/loop/run_directory.h"
 
 namespace belfry::trainers {

@@ -19,7 +19,7 @@ struct ReplayedState {
   std::map<std::string, std::string> tensors;  // LinesOf
 };
 
-// A result of a node: see Replay (trainers/chain/replay.h).
+// A result of a node: see Replay (trainers/ledger/replay.h).
 struct ReplayedResult {
   int64_t run = 0, index = 0, output = 0;
   std::string name, what, device, shape, digest;

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
-#include "trainers/chain/json_impl.h"
-#include "trainers/chain/run_chain.h"
+#include "trainers/ledger/json_impl.h"
+#include "trainers/ledger/run_ledger.h"
 
 namespace belfry::trainers {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "trainers/chain/chain_file.h"
+#include "trainers/ledger/chain_file.h"
 
 namespace belfry::trainers {
 

@@ -8,8 +8,8 @@
 #include "trainers/callbacks/log_callback.h"
 #include "trainers/callbacks/progress_callback.h"
 #include "trainers/callbacks/step_tracer.h"
-#include "trainers/chain/replay.h"
-#include "trainers/chain/run_chain.h"
+#include "trainers/ledger/replay.h"
+#include "trainers/ledger/run_ledger.h"
 
 namespace belfry::trainers {
 namespace {
@@ -48,7 +48,7 @@ OwnCallbacks MakeCallbacks(const TrainerOptions& options, const TrainingState& s
     add(std::make_shared<StepTracer>(state.session.devices(), options.trace));
   }
   if (!options.resume.replay.empty()) own.last.push_back(std::make_shared<Replay>(options.resume.replay));
-  own.last.push_back(std::make_shared<RunChain>(RunChainOptions{.directory = options.directory,
+  own.last.push_back(std::make_shared<RunLedger>(RunLedgerOptions{.directory = options.directory,
                                                                 .settings = options.metadata,
                                                                 .data_paths = options.tasks.data_paths,
                                                                 .timeout = options.tasks.timeout}));

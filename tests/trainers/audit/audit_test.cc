@@ -23,7 +23,7 @@
 #include "trainers/audit/check.h"
 #include "trainers/audit/compare.h"
 #include "trainers/audit/replayer.h"
-#include "trainers/chain/run_chain.h"
+#include "trainers/ledger/run_ledger.h"
 
 namespace belfry::trainers {
 namespace {
@@ -250,7 +250,7 @@ TEST_F(Audit, ChainIsCutBackToItsCheckpoint) {
     Write(File("run/chain.jsonl"), chain.substr(0, size));
     TrainingState state{.session = *session, .world = *world, .train_step = step, .resume = &checkpoint, .total = 20};
     state.steps = 10;
-    ASSERT_EQ(RunChain({.directory = File("run")}).OnStart(state), absl::OkStatus());
+    ASSERT_EQ(RunLedger({.directory = File("run")}).OnStart(state), absl::OkStatus());
     const std::string cut = Contents(File("run/chain.jsonl"));
     ASSERT_EQ(cut.substr(0, kept), chain.substr(0, kept));
     ASSERT_THAT(ParseChain(cut), Each(::testing::Field(&ChainLine::intact, true)));

@@ -1,4 +1,4 @@
-#include "trainers/chain/chain_file.h"
+#include "trainers/ledger/chain_file.h"
 
 #include <cerrno>
 #include <filesystem>

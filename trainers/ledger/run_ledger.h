@@ -14,8 +14,8 @@
 #include "absl/types/span.h"
 #include "framework/io/safetensors.h"
 #include "trainers/callbacks/callback.h"
-#include "trainers/chain/chain_file.h"
-#include "trainers/chain/object_text.h"
+#include "trainers/ledger/chain_file.h"
+#include "trainers/ledger/object_text.h"
 
 namespace belfry::trainers {
 
@@ -25,20 +25,20 @@ inline constexpr char kChainFile[] = "chain.jsonl";
 // Names, in the directory of a run, of the logs there, which records of the chain cover.
 std::vector<std::string> LogNames(const std::string& directory);
 
-struct RunChainOptions {
+struct RunLedgerOptions {
   std::string directory = {};                         // of the run, in task 0; empty: no chain
   io::Metadata settings = {};                         // TrainerOptions::metadata
   std::vector<std::string> data_paths = {};           // TaskOptions::data_paths
   absl::Duration timeout = absl::InfiniteDuration();  // of exchanges between tasks
 };
 
-// Writes the records in task 0, if the run has a directory; the other tasks, each of which has a RunChain, hand it the
+// Writes the records in task 0, if the run has a directory; the other tasks, each of which has a RunLedger, hand it the
 // digests of their parts of batches. Comes after the other callbacks, whose logs it reads. Costs a run a pass over each
 // batch and, at a checkpoint, the reading of its header and of new lines of the logs. Errors: those of files and of
 // exchanges between tasks.
-class RunChain final : public Callback {
+class RunLedger final : public Callback {
  public:
-  explicit RunChain(RunChainOptions options) : options_(std::move(options)) {}
+  explicit RunLedger(RunLedgerOptions options) : options_(std::move(options)) {}
 
   // When a run resumes, its chain is cut back to the record of the checkpoint; without one it begins anew.
   absl::Status OnStart(TrainingState& state) override;
@@ -66,7 +66,7 @@ class RunChain final : public Callback {
   // Writes the digests of what the logs have beyond the records, with `whole` also for logs that are rewritten.
   absl::Status AddLogs(bool whole);
 
-  const RunChainOptions options_;
+  const RunLedgerOptions options_;
   bool active_ = false;  // task 0 has a chain
   std::optional<ChainWriter> writer_;
   int64_t steps_ = 0;                        // those that records of batches reach to

@@ -1,4 +1,4 @@
-#include "trainers/chain/weights_digest.h"
+#include "trainers/ledger/weights_digest.h"
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"

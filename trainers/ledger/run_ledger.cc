@@ -1,4 +1,4 @@
-#include "trainers/chain/run_chain.h"
+#include "trainers/ledger/run_ledger.h"
 
 #include <algorithm>
 #include <cstring>
@@ -17,7 +17,7 @@
 #include "framework/base/version.h"
 #include "framework/io/checksum.h"
 #include "framework/io/file.h"
-#include "trainers/chain/weights_digest.h"
+#include "trainers/ledger/weights_digest.h"
 
 namespace belfry::trainers {
 namespace {
@@ -98,7 +98,7 @@ std::vector<std::string> LogNames(const std::string& directory) {
   return logs;
 }
 
-absl::Status RunChain::OnStart(TrainingState& state) {
+absl::Status RunLedger::OnStart(TrainingState& state) {
   ASSIGN_OR_RETURN(const std::string chain,
                    state.world.Broadcast(options_.directory.empty() ? "" : "chain", SteadyNow() + options_.timeout));
   active_ = !chain.empty();
@@ -115,7 +115,7 @@ absl::Status RunChain::OnStart(TrainingState& state) {
 
 // A run goes on at the last record that was written before its checkpoint was or, without one, in the process that has
 // trained so far, at the end of the run before.
-absl::Status RunChain::Open(const TrainingState& state) {
+absl::Status RunLedger::Open(const TrainingState& state) {
   const std::string path = (fs::path(options_.directory) / kChainFile).string();
   const absl::string_view kind_before = state.resume == nullptr ? "end" : "save";
   uint64_t size = 0;
@@ -143,14 +143,14 @@ absl::Status RunChain::Open(const TrainingState& state) {
   return absl::OkStatus();
 }
 
-absl::Status RunChain::Append(absl::string_view kind, int64_t step, const ObjectText& more) {
+absl::Status RunLedger::Append(absl::string_view kind, int64_t step, const ObjectText& more) {
   const std::string begin = ObjectText().Add("record", kind).Add("step", step).text();
   const std::string end = more.text();
   if (end == "{}") return writer_->Append(begin);
   return writer_->Append(absl::StrCat(begin.substr(0, begin.size() - 1), ",", absl::string_view(end).substr(1)));
 }
 
-absl::Status RunChain::AddStart(const TrainingState& state) {
+absl::Status RunLedger::AddStart(const TrainingState& state) {
   std::error_code error;
   std::vector<std::string> devices;
   for (const int tower : state.session.devices().TowerDevices()) {
@@ -170,7 +170,7 @@ absl::Status RunChain::AddStart(const TrainingState& state) {
                     .Add("settings", options_.settings));
 }
 
-absl::Status RunChain::AddData(absl::Span<const std::string> paths) {
+absl::Status RunLedger::AddData(absl::Span<const std::string> paths) {
   std::error_code error;
   uint64_t bytes = 0;
   for (const std::string& path : paths) bytes += fs::file_size(path, error);
@@ -189,7 +189,7 @@ absl::Status RunChain::AddData(absl::Span<const std::string> paths) {
   return absl::OkStatus();
 }
 
-absl::Status RunChain::OnPrepared(TrainingState& state, absl::string_view name, const Plan& plan) {
+absl::Status RunLedger::OnPrepared(TrainingState& state, absl::string_view name, const Plan& plan) {
   if (!writes()) return absl::OkStatus();
   const std::string digest = PlanDigest(plan, state.session.devices());
   return Append("plan", steps_, ObjectText().Add("name", name).Add("digest", digest));
@@ -198,7 +198,7 @@ absl::Status RunChain::OnPrepared(TrainingState& state, absl::string_view name, 
 // Adds the sum, modulo 2^64, of a checksum of each field of each example in the towers of this process: of its bytes,
 // of the field's number and of the example's index in the whole batch. So the sum over all processes does not depend on
 // how examples are dealt to towers and towers to processes. It takes about as long as reading the batch from memory.
-void RunChain::OnBatch(const data::Batch& batch) {
+void RunLedger::OnBatch(const data::Batch& batch) {
   if (!active_) return;
   uint64_t& sum = batches_.emplace_back(0);
   for (const data::TowerBatch& tower : batch.towers()) {
@@ -212,7 +212,7 @@ void RunChain::OnBatch(const data::Batch& batch) {
   }
 }
 
-absl::Status RunChain::Flush(World& world) {
+absl::Status RunLedger::Flush(World& world) {
   if (!active_ || batches_.empty()) return absl::OkStatus();
   if (world.size() > 1) {
     const absl::string_view mine(reinterpret_cast<const char*>(batches_.data()), batches_.size() * sizeof(uint64_t));
@@ -235,7 +235,7 @@ absl::Status RunChain::Flush(World& world) {
   return Append("batches", steps_, ObjectText().Add("first", first).Add("digests", digests));
 }
 
-absl::Status RunChain::BeforeSave(TrainingState& state, bool alone) {
+absl::Status RunLedger::BeforeSave(TrainingState& state, bool alone) {
   if (!active_) return absl::OkStatus();
   absl::Status status;
   if (!alone || state.world.size() == 1) status = Flush(state.world);
@@ -249,7 +249,7 @@ absl::Status RunChain::BeforeSave(TrainingState& state, bool alone) {
 }
 
 // The header has the checksums of all tensors, so its digest stands for the whole file.
-absl::Status RunChain::AddCheckpoint(const std::string& path) {
+absl::Status RunLedger::AddCheckpoint(const std::string& path) {
   if (!writes()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const io::SafetensorsFile file, io::SafetensorsFile::Open(path));
   ASSIGN_OR_RETURN(const std::string header, HeaderDigest(path));
@@ -266,7 +266,7 @@ absl::Status RunChain::AddCheckpoint(const std::string& path) {
 }
 
 // A log that has become shorter was cut back by the run that goes on: what is left of the last records is read again.
-absl::Status RunChain::AddLogs(bool whole) {
+absl::Status RunLedger::AddLogs(bool whole) {
   for (const std::string& name : LogNames(options_.directory)) {
     if (name == kTraceFile && !whole) continue;  // it is written anew
     ASSIGN_OR_RETURN(const io::InputFile file, io::InputFile::Open((fs::path(options_.directory) / name).string()));
@@ -286,7 +286,7 @@ absl::Status RunChain::AddLogs(bool whole) {
   return absl::OkStatus();
 }
 
-absl::Status RunChain::OnEnd(TrainingState& state) {
+absl::Status RunLedger::OnEnd(TrainingState& state) {
   if (!writes() || !state.status.ok()) return absl::OkStatus();
   RETURN_IF_ERROR(AddLogs(/*whole=*/true));
   return Append("end", state.steps, ObjectText().Add("signal", int64_t{state.stopped}));

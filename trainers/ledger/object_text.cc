@@ -1,10 +1,10 @@
-#include "trainers/chain/object_text.h"
+#include "trainers/ledger/object_text.h"
 
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "trainers/chain/json_impl.h"
+#include "trainers/ledger/json_impl.h"
 
 namespace belfry::trainers {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainers/chain/replay.h"
+#include "trainers/ledger/replay.h"
 
 #include <cerrno>
 #include <utility>
@@ -7,9 +7,9 @@
 #include "framework/base/status.h"
 #include "framework/io/checksum.h"
 #include "framework/io/file.h"
-#include "trainers/chain/json_impl.h"
-#include "trainers/chain/object_text.h"
-#include "trainers/chain/weights_digest.h"
+#include "trainers/ledger/json_impl.h"
+#include "trainers/ledger/object_text.h"
+#include "trainers/ledger/weights_digest.h"
 
 namespace belfry::trainers {
 
