@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> MakeRun(const std::string& model, i
                               .device = {.cpu_threads = absl::GetFlag(FLAGS_threads)},
                               .batch = each * towers,
                               .dtype = absl::GetFlag(FLAGS_dtype),
-                              .replicate = {.series = towers}});
+                              .replicate = {.micro_batches = towers}});
 }
 
 // The variables, sums included, and the memory of all prepared steps.

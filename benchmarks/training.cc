@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> MakeRun(const std::string& model) {
        .device = {.cpu_threads = absl::GetFlag(FLAGS_threads), .math = {.tf32 = absl::GetFlag(FLAGS_tf32)}},
        .batch = absl::GetFlag(FLAGS_batch_size),
        .dtype = absl::GetFlag(FLAGS_dtype),
-       .replicate = {.series = absl::GetFlag(FLAGS_micro_batches), .batch_norm = batch_norm},
+       .replicate = {.micro_batches = absl::GetFlag(FLAGS_micro_batches), .batch_norm = batch_norm},
        .session = {.replay = absl::GetFlag(FLAGS_replay)}});
 }
 

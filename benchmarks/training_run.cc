@@ -80,16 +80,16 @@ absl::StatusOr<DType> ComputeDType(const std::string& name, const BenchModel& mo
 absl::Status TrainingRun::Open(const TrainingOptions& options) {
   ASSIGN_OR_RETURN(model_, FindModel(options.model));
   ASSIGN_OR_RETURN(devices_, DeviceSet::Open(options.devices, options.device));
-  const int64_t towers = static_cast<int64_t>(devices_.TowerDevices().size()) * options.replicate.series;
+  const int64_t towers = static_cast<int64_t>(devices_.TowerDevices().size()) * options.replicate.micro_batches;
   batch_ = options.batch != 0 ? options.batch : model_.batch;
-  const bool even = model_.parts || options.replicate.series > 1;
+  const bool even = model_.parts || options.replicate.micro_batches > 1;
   if (options.in_first_tower || (batch_ >= towers && (!even || batch_ % towers == 0))) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--batch_size=", batch_, " is not a multiple of the ", towers, " towers"));
 }
 
 absl::Status TrainingRun::PrepareSeries(const models::TrainStep& step, absl::Span<const Tensor> data) {
-  const int64_t count = batch_ / (static_cast<int64_t>(step.towers.size()) * step.series);
+  const int64_t count = batch_ / (static_cast<int64_t>(step.towers.size()) * step.micro_batches);
   std::vector<FeedSpec> specs;
   for (const models::TrainTower& tower : step.towers) {
     const absl::Span<const Output> inputs = tower.batch.placeholders();
@@ -124,12 +124,12 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(const TrainingO
   const auto towers = static_cast<int64_t>(tower_devices.size());
   const Clock::time_point begin = Clock::now();
   const Scope scope(run->graph_);
-  const Built built = model.name == "s5" && towers == 1 && options.replicate.series == 1
+  const Built built = model.name == "s5" && towers == 1 && options.replicate.micro_batches == 1
                           ? BuildScenario5(scope.Device(run->devices_.device(tower_devices[0]).name().ToString()))
                           : BuildTowers(scope, run->devices_, model, dtype,
                                         options.momentum ? model.update : UpdateRule::kDescent, options.replicate);
   ASSIGN_OR_RETURN(run->session_, Session::Create(run->graph_, run->devices_, options.session));
-  if (options.replicate.series > 1) {
+  if (options.replicate.micro_batches > 1) {
     RETURN_IF_ERROR(run->PrepareSeries(built.step, data));
   } else {
     std::vector<FeedSpec> specs;
@@ -146,7 +146,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(const TrainingO
     ASSIGN_OR_RETURN(run->prepared_, run->session_->Prepare(specs, {built.loss}, {built.update}));
   }
   run->compile_seconds_ = Seconds(begin);
-  if (options.replicate.series > 1) run->FeedSeries(towers, options.replicate.series, data);
+  if (options.replicate.micro_batches > 1) run->FeedSeries(towers, options.replicate.micro_batches, data);
   RETURN_IF_ERROR(run->session_->RunTarget(built.initialize));
   return run;
 }

@@ -16,7 +16,7 @@ namespace belfry::benchmarks {
 
 struct TrainingOptions {
   std::string model = "cifar_net";  // a name for FindModel
-  std::string devices = "cpu:1";    // one tower on each, or `replicate.series`
+  std::string devices = "cpu:1";    // one tower on each, or `replicate.micro_batches`
   DeviceOptions device;
   int64_t batch = 0;              // examples per step over all towers; 0: the model's default
   bool in_first_tower = false;    // feed all examples to the first tower and none to the others

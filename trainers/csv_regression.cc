@@ -192,7 +192,8 @@ absl::StatusOr<Output> CsvRegression::Loss(const Scope& tower, const models::Bat
 
 absl::Status CsvRegression::Result(const ProgramRun& run, Session& session, const Trainer& trainer) {
   const auto read = [&](absl::string_view name) {
-    return session.ReadVariable(session.graph().FindVariable(name, run.replicate.first_tower / run.replicate.series));
+    return session.ReadVariable(
+        session.graph().FindVariable(name, run.replicate.first_tower / run.replicate.micro_batches));
   };
   ASSIGN_OR_RETURN(const Tensor weight, read("weight"));
   ASSIGN_OR_RETURN(const Tensor bias, read("bias"));

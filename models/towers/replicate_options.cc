@@ -32,14 +32,15 @@ absl::Status Check(const ReplicateOptions& options) {
         "ReplicateOptions::shard_optimizer divides the state of one model among its replicas, which needs variable "
         "update 'replicated'");
   }
-  if (options.series < 1) {
+  if (options.micro_batches < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("ReplicateOptions::series is ", options.series, "; expected at least 1"));
+        absl::StrCat("ReplicateOptions::micro_batches is ", options.micro_batches, "; expected at least 1"));
   }
-  if (options.series > 1 && options.variable_update != VariableUpdate::kReplicated) {
-    return absl::InvalidArgumentError("Towers in series (ReplicateOptions::series) need variable update 'replicated'");
+  if (options.micro_batches > 1 && options.variable_update != VariableUpdate::kReplicated) {
+    return absl::InvalidArgumentError(
+        "Towers in series (ReplicateOptions::micro_batches) need variable update 'replicated'");
   }
-  if (options.series > 1 && options.batch_norm == BatchNormPolicy::kSynchronised) {
+  if (options.micro_batches > 1 && options.batch_norm == BatchNormPolicy::kSynchronised) {
     return absl::InvalidArgumentError(
         "Synchronised batch normalisation needs all towers at the same time, but those in series on one device cannot "
         "meet; choose batch norm 'per_tower', or a device for each tower");

@@ -19,15 +19,16 @@ namespace {
 
 absl::Status CheckNumbers(const ReplicateOptions& options, int local, int total) {
   RETURN_IF_ERROR(Check(options));
-  if (options.first_tower % options.series != 0 || total % options.series != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("ReplicateOptions: with ", options.series,
+  if (options.first_tower % options.micro_batches != 0 || total % options.micro_batches != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("ReplicateOptions: with ", options.micro_batches,
                                                    " towers in series, first_tower (", options.first_tower,
                                                    ") and towers (", total, ") must be multiples of it"));
   }
-  if ((options.series & (options.series - 1)) != 0 && total != options.series) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ReplicateOptions::series is ", options.series, ", but with several devices the towers of each must be 1, 2, ",
-        "4, 8, ..., so that their gradients can be added up in the same order on any number of devices"));
+  if ((options.micro_batches & (options.micro_batches - 1)) != 0 && total != options.micro_batches) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ReplicateOptions::micro_batches is ", options.micro_batches,
+                     ", but with several devices the towers of each must be 1, 2, ",
+                     "4, 8, ..., so that their gradients can be added up in the same order on any number of devices"));
   }
   if (options.first_tower < 0 || options.first_tower + local > total) {
     return absl::InvalidArgumentError(absl::StrCat("ReplicateOptions: towers ", options.first_tower, " to ",
@@ -78,7 +79,7 @@ void FollowStatistics(absl::Span<const BuiltTower> towers, const ReplicateOption
   for (const Node* const update : moved) {
     const Node* const first = update->inputs().empty() ? nullptr : update->input(0).node;
     if (first == nullptr || first->op().role != OpRole::kVariable) continue;
-    const Scope after = options.series > 1 ? scope : scope.ControlDependencies({update});
+    const Scope after = options.micro_batches > 1 ? scope : scope.ControlDependencies({update});
     const Output followed = optimizer.FollowStatistic(after, scope.graph().VariableOf(*first));
     if (followed.valid()) updates.push_back(followed.node);
   }
@@ -106,8 +107,8 @@ SeriesParts AddSeries(const Scope& root, const Scope& loss, absl::Span<BuiltTowe
   std::vector<const Node*> nodes;
   AddModelUpdates(towers, options, nodes);
   if (options.loss_scale.has_value()) parts.former = KeepFormerValues(towers, nodes);
-  step.accumulate = AddToSums(root, towers, step.series, nodes);
-  if (step.accumulate != nullptr) parts.total_weight = AddSeriesFigures(loss, towers, step.series, step);
+  step.accumulate = AddToSums(root, towers, step.micro_batches, nodes);
+  if (step.accumulate != nullptr) parts.total_weight = AddSeriesFigures(loss, towers, step.micro_batches, step);
   return parts;
 }
 
@@ -121,16 +122,16 @@ std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const R
   }
   const bool alone = static_cast<int>(towers.size()) == step.towers_in_all;
   const GradientBuckets buckets(towers[0].gradients, options.bucket_bytes);
-  auto gradients = step.series > 1 ? AverageSums(towers, buckets, updates[0].sharded(), sums.total_weight)
-                                   : AverageGradients(towers, options.variable_update, buckets, updates[0].sharded(),
-                                                      updates[0].scope());
+  auto gradients = step.micro_batches > 1 ? AverageSums(towers, buckets, updates[0].sharded(), sums.total_weight)
+                                          : AverageGradients(towers, options.variable_update, buckets,
+                                                             updates[0].sharded(), updates[0].scope());
   if (!towers[0].rank.scope.status().ok()) return {};
   std::vector<const Node*> nodes;
   for (size_t i = 0; i < updates.size(); ++i) {
     // AddSeriesFigures checks the weights of series, and the collective those of several processes.
     if (options.variable_update == VariableUpdate::kIndependent) {
       updates[i].CheckWeights(towers.subspan(i, 1), absl::StrCat("Tower ", towers[i].rank.number));
-    } else if (alone && step.series == 1) {
+    } else if (alone && step.micro_batches == 1) {
       updates[i].CheckWeights(towers, "The step");
     }
     gradients[i] = updates[i].Unscale(std::move(gradients[i]));
@@ -139,7 +140,7 @@ std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const R
     if (i == 0 && options.moving_average > 0) averaged = towers[0].result.variables;
     nodes.push_back(updates[i].Apply(optimizer, std::move(gradients[i]), buckets, averaged));
   }
-  if (step.series == 1) AddModelUpdates(towers, options, nodes);
+  if (step.micro_batches == 1) AddModelUpdates(towers, options, nodes);
   FollowStatistics(towers, options, optimizer, updates[0].scope(), nodes);
   for (const FormerValue& former : sums.former) nodes.push_back(RestoreIfSkipped(updates[0], former));
   return nodes;
@@ -160,14 +161,15 @@ std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const R
 TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<const data::Field> fields,
                     const TowerFunction& model, const optim::Optimizer& optimizer, const ReplicateOptions& options,
                     std::vector<BuiltTower>& towers) {
-  const int series = std::max(options.series, 1);
+  const int series = std::max(options.micro_batches, 1);
   const int local = static_cast<int>(devices.TowerDevices().size()) * series;
   const int total = options.towers == 0 ? local : options.towers;
   if (absl::Status status = CheckNumbers(options, local, total); !status.ok()) {
     root.Fail(status);
     return {};
   }
-  TrainStep step{.name = options.name, .first_tower = options.first_tower, .towers_in_all = total, .series = series};
+  TrainStep step{
+      .name = options.name, .first_tower = options.first_tower, .towers_in_all = total, .micro_batches = series};
   std::optional<optim::LossScale> loss_scale;
   if (options.loss_scale.has_value()) loss_scale.emplace(*options.loss_scale);
   const optim::LossScale* const scale = loss_scale.has_value() ? &*loss_scale : nullptr;

@@ -43,11 +43,11 @@ struct ReplicateOptions {
   // process has them all. All processes must build the same model.
   int first_tower = 0, towers = 0;
   // The number of towers that each device runs one after the other: gradient accumulation. A power of two, unless one
-  // device has all towers. Each device has the next towers by number, so there are `series` towers for each
+  // device has all towers. Each device has the next towers by number, so there are `micro_batches` towers for each
   // device. 8 towers on one device, on two, four or eight, and in any number of processes, give the same bits if each
-  // device has as many threads. Memory beside one tower's: log2(series), rounded up, times the gradients. Needs
+  // device has as many threads. Memory beside one tower's: log2(micro_batches), rounded up, times the gradients. Needs
   // `replicated`, and no synchronised statistics.
-  int series = 1;
+  int micro_batches = 1;
   VariableUpdate variable_update = VariableUpdate::kReplicated;
   BatchNormPolicy batch_norm = BatchNormPolicy::kPerTower;
   // Bytes of gradients to average together; a bucket's average starts as soon as its last gradient exists. 0:
@@ -89,8 +89,8 @@ struct TrainTower {
   int device = 0;   // index into the DeviceSet
   Batch batch;      // feed all its fields
   Output examples;  // float32 scalar: the number of examples fed to it
-  // With ReplicateOptions::series, int64 scalars to feed: which tower of its device's series this is, and the index of
-  // its first example in the whole batch.
+  // With ReplicateOptions::micro_batches, int64 scalars to feed: which tower of its device's series this is, and the
+  // index of its first example in the whole batch.
   Output index, first_example;
   Output weight;  // float32 scalar: the weight of its loss among the towers': `examples`, or as SetLossWeight states
   Output loss;
@@ -111,9 +111,9 @@ struct TrainStep {
   std::string name = {};                   // ReplicateOptions::name
   std::vector<TrainTower> towers;          // of this process
   int first_tower = 0, towers_in_all = 0;  // the number of towers[0]; the count of all processes' towers
-  // With towers in series, each of `towers` is run `series` times a step by `accumulate`, with the batches of towers
-  // first_tower + i * series + index; then `update`, which reads no batch and gives `loss` and `metrics`.
-  int series = 1;
+  // With towers in series, each of `towers` is run `micro_batches` times a step by `accumulate`, with the batches of
+  // towers first_tower + i * micro_batches + index; then `update`, which reads no batch and gives `loss` and `metrics`.
+  int micro_batches = 1;
   const Node* accumulate = nullptr;
   Output loss;  // float32 scalar: the mean over the towers, by their weights
   // The towers' kMetrics (layers/metrics.h), unless they are the whole loss. A Trainer fetches them with each step,
@@ -132,7 +132,7 @@ struct TrainStep {
   std::vector<optim::GradientAndVariable> gradients;
 };
 
-// Replicates `model` into one tower per device of devices.TowerDevices(), which ReplicateOptions::series runs as
+// Replicates `model` into one tower per device of devices.TowerDevices(), which ReplicateOptions::micro_batches runs as
 // several in turn, each in the name scope "tower_<number>", differentiates its loss, averages the gradients and applies
 // them through `optimizer`.
 //

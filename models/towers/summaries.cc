@@ -38,7 +38,7 @@ void ActivationSummaries(OpScope scope, Output x) {
 std::vector<Output> AddTrainSummaries(OpScope scope, const TrainStep& step, const SummaryOptions& options) {
   if (!scope.status().ok()) return {};
   // Towers in series are not part of the update.
-  for (size_t i = 0; i < step.towers.size() && step.series == 1; ++i) {
+  for (size_t i = 0; i < step.towers.size() && step.micro_batches == 1; ++i) {
     const TrainTower& tower = step.towers[i];
     AddLossSummaries(scope, tower);
     if (!options.activations || (i > 0 && !options.all_towers)) continue;

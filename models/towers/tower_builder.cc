@@ -124,7 +124,7 @@ std::vector<BuiltTower> AddInputs(const Scope& root, const DeviceSet& devices, a
                                   const ReplicateOptions& options, int towers) {
   std::vector<BuiltTower> built;
   for (const int device : devices.TowerDevices()) {
-    const int number = options.first_tower / options.series + static_cast<int>(built.size());
+    const int number = options.first_tower / options.micro_batches + static_cast<int>(built.size());
     Scope scope = root.NameScope(absl::StrCat("tower_", number)).InTower(number).Device(devices.device(device).name());
     const bool one_copy = options.variable_update == VariableUpdate::kParameterDevice;
     if (one_copy) {
@@ -143,11 +143,11 @@ std::vector<BuiltTower> AddInputs(const Scope& root, const DeviceSet& devices, a
     if (!root.status().ok()) return built;
     tower.rows = CountExamples(scope, tower.result.batch.placeholders()[0]);
     tower.result.examples = ops::Cast(scope, tower.rows, DType::kFloat32);
-    if (options.series > 1) AddSeriesInputs(tower);
+    if (options.micro_batches > 1) AddSeriesInputs(tower);
     built.push_back(std::move(tower));
   }
   for (BuiltTower& tower : built) {
-    if (static_cast<int>(built.size()) == towers || options.series > 1 || !root.status().ok()) break;
+    if (static_cast<int>(built.size()) == towers || options.micro_batches > 1 || !root.status().ok()) break;
     tower.examples_of_all = GatherScalars(tower.rank, "examples", {tower.result.examples})[0];
   }
   return built;

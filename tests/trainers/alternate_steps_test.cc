@@ -60,9 +60,10 @@ struct Pair {
     const Scope root(graph);
     const optim::GradientDescent slow({.learning_rate = 0.1});
     const optim::GradientDescent stepwise({.learning_rate = optim::Piecewise({1}, {0.5, 0.25})});
-    mean = models::ReplicateTowers(root.VariableScope("mean"), devices, *input, mean_loss, slow, {.series = series});
+    mean = models::ReplicateTowers(root.VariableScope("mean"), devices, *input, mean_loss, slow,
+                                   {.micro_batches = series});
     twice = models::ReplicateTowers(root.VariableScope("twice"), devices, *input, twice_loss, stepwise,
-                                    {.name = name, .series = series});
+                                    {.name = name, .micro_batches = series});
     session = Session::Create(graph, devices).value();
   }
 

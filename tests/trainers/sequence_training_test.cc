@@ -92,7 +92,7 @@ Outcome TrainOnSequences(const SequenceRun& run, World* world = nullptr, const T
   Graph graph(BuiltinOps());
   const models::TrainStep step = models::ReplicateTowers(
       Scope(graph), devices, **input, StepLoss, optim::Momentum({.learning_rate = 0.2, .momentum = 0.9}),
-      {.first_tower = first, .towers = world == nullptr ? 0 : run.towers, .series = run.series});
+      {.first_tower = first, .towers = world == nullptr ? 0 : run.towers, .micro_batches = run.series});
   const auto session =
       Session::Create(graph, devices,
                       {.collectives = world == nullptr ? MakeLocalCollective : WorldCollectives(*world, *towers),

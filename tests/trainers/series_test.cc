@@ -57,7 +57,7 @@ struct SeriesProgram {
     };
     const int series = kSeriesTowers / static_cast<int>(devices.TowerDevices().size());
     step = models::ReplicateTowers(Scope(*graph), devices, *input, loss, optim::Adam({.learning_rate = 0.01}),
-                                   {.series = series, .clip_global_norm = 0.5});
+                                   {.micro_batches = series, .clip_global_norm = 0.5});
     SessionOptions options;
     if (devices.device(devices.TowerDevices()[0]).type() == "GPU") options.collectives = MakeFakeGpuCollective;
     session = Session::Create(*graph, devices, options).value();

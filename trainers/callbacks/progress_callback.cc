@@ -20,7 +20,7 @@ std::vector<ProgressField> Notes(const TrainingState& state) {
   const std::string memory = absl::StrFormat("%d MiB", max >> 20);
   std::vector<ProgressField> notes = {{.text = absl::StrCat(Counted(towers, "tower"), ", ", memory),
                                        .shorter = {towers == 1 ? memory : absl::StrCat(towers, " x ", memory)}}};
-  if (towers > 1) absl::StrAppend(&notes[0].text, state.train_step.series > 1 ? " a device" : " each");
+  if (towers > 1) absl::StrAppend(&notes[0].text, state.train_step.micro_batches > 1 ? " a device" : " each");
   if (state.train_step.loss_scale.valid()) {
     const std::string scale = absl::StrFormat("scale %.9g", state.results.loss_scale);
     notes.push_back({.text = absl::StrCat("loss ", scale), .shorter = {scale}});

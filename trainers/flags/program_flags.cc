@@ -31,7 +31,7 @@ absl::Status TakeFlags(const ProgramFlags& flags, ProgramRun& run) {
   run.order = {.batch_size = batch_size,
                .towers = run.replicate.towers,
                .first_tower = run.replicate.first_tower,
-               .local_towers = static_cast<int>(run.devices.TowerDevices().size()) * run.replicate.series,
+               .local_towers = static_cast<int>(run.devices.TowerDevices().size()) * run.replicate.micro_batches,
                .seed = flags.seed};
   return absl::OkStatus();
 }

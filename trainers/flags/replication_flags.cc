@@ -99,7 +99,7 @@ absl::StatusOr<models::ReplicateOptions> ProgramFlags::Replication(const DeviceS
   models::ReplicateOptions chosen = replicate;
   chosen.first_tower = towers_of.first[world.rank()] * series;
   chosen.towers = towers_of.total() * series;
-  chosen.series = series;
+  chosen.micro_batches = series;
   ASSIGN_OR_RETURN(chosen.variable_update, models::ParseVariableUpdate(variable_update));
   if (chosen.variable_update == models::VariableUpdate::kIndependent) {
     RETURN_IF_ERROR(all.Reject({"averager"}, "a run with --variable_update=independent, which averages nothing"));

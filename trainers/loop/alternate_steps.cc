@@ -9,7 +9,7 @@
 namespace belfry::trainers {
 namespace {
 
-size_t Towers(const models::TrainStep& step) { return step.towers.size() * static_cast<size_t>(step.series); }
+size_t Towers(const models::TrainStep& step) { return step.towers.size() * static_cast<size_t>(step.micro_batches); }
 
 absl::Status OfStep(const absl::Status& status, const std::string& name) {
   if (status.ok()) return status;

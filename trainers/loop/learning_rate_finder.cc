@@ -16,7 +16,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kRows = 20, kBar = 40;
 
 absl::Status CheckSearch(const models::TrainStep& step, const LearningRateSearch& search) {
-  if (step.series > 1) {
+  if (step.micro_batches > 1) {
     return absl::UnimplementedError(
         "The search for a learning rate needs towers that run at the same time, not in series (--micro_batches)");
   }

@@ -10,7 +10,7 @@ namespace belfry::trainers {
 PlannedStep TrainingStep(const models::TrainStep& step, const data::BatchShape& batch,
                          absl::Span<const Output> summaries) {
   PlannedStep planned{.name = "training", .fetches = {step.loss, step.learning_rate}, .targets = {step.update}};
-  for (int i = 0; i < static_cast<int>(step.towers.size()) && step.series == 1; ++i) {
+  for (int i = 0; i < static_cast<int>(step.towers.size()) && step.micro_batches == 1; ++i) {
     const int64_t count = data::RangeOfTower(batch.examples, step.towers_in_all, step.first_tower + i).count;
     for (FeedSpec& feed : step.towers[i].batch.FeedSpecs(count, batch.extents))
       planned.feeds.push_back(std::move(feed));
@@ -25,7 +25,7 @@ PlannedStep TrainingStep(const models::TrainStep& step, const data::BatchShape& 
 PlannedStep RunInSeries(const models::TrainStep& step, const data::BatchShape& batch, int index) {
   PlannedStep planned{.name = "training, a tower on each device", .targets = {step.accumulate}};
   for (int i = 0; i < static_cast<int>(step.towers.size()); ++i) {
-    const int tower = step.first_tower + i * step.series + index;
+    const int tower = step.first_tower + i * step.micro_batches + index;
     const int64_t count = data::RangeOfTower(batch.examples, step.towers_in_all, tower).count;
     for (FeedSpec& feed : step.towers[i].batch.FeedSpecs(count, batch.extents))
       planned.feeds.push_back(std::move(feed));
@@ -43,7 +43,7 @@ void AddRunsInSeries(const models::TrainStep& step, int64_t examples, std::vecto
     return std::equal(a.feeds.begin(), a.feeds.end(), b.feeds.begin(), b.feeds.end(),
                       [](const FeedSpec& x, const FeedSpec& y) { return x.shape == y.shape; });
   };
-  for (int index = 0; index < step.series; ++index) {
+  for (int index = 0; index < step.micro_batches; ++index) {
     PlannedStep planned = RunInSeries(step, examples, index);
     const bool known =
         std::any_of(steps.begin(), steps.end(), [&](const PlannedStep& one) { return same_feeds(one, planned); });
@@ -57,12 +57,12 @@ std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, int64_t ba
                                        const std::vector<Output>& summaries) {
   std::vector<PlannedStep> steps;
   const int64_t rest = last_batch < batch_size ? last_batch : 0;
-  if (step.series > 1) {
+  if (step.micro_batches > 1) {
     AddRunsInSeries(step, batch_size, steps);
     if (rest != 0) AddRunsInSeries(step, rest, steps);
   }
   steps.push_back(TrainingStep(step, batch_size));
-  if (rest != 0 && step.series == 1) {
+  if (rest != 0 && step.micro_batches == 1) {
     steps.push_back(TrainingStep(step, rest));
     steps.back().name = "training with the batch that ends an epoch";
   }

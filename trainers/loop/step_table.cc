@@ -40,7 +40,7 @@ data::BatchShape StepTable::ShapeOf(const data::Batch& batch) const {
 
 absl::StatusOr<PreparedStep*> StepTable::Find(const data::BatchShape& shape, bool with_summaries) {
   // Towers in series have one update for batches of all shapes.
-  Prepared& known = prepared_[step_.series > 1 ? data::BatchShape(0) : shape];
+  Prepared& known = prepared_[step_.micro_batches > 1 ? data::BatchShape(0) : shape];
   std::unique_ptr<PreparedStep>& prepared = with_summaries ? known.with_summaries : known.plain;
   if (prepared != nullptr) return prepared.get();
   const PlannedStep planned = TrainingStep(step_, shape, with_summaries ? summaries_ : std::vector<Output>());
@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> StepTable::Prepare(const PlannedSt
 
 // A Prefetcher's towers are right; a BatchSource of the user's may divide its batches in another way.
 absl::StatusOr<absl::Span<const Tensor>> StepTable::Feeds(const data::Batch& batch) {
-  const size_t towers = step_.towers.size() * static_cast<size_t>(step_.series);
+  const size_t towers = step_.towers.size() * static_cast<size_t>(step_.micro_batches);
   if (batch.towers().size() != towers) {
     return absl::InvalidArgumentError(
         absl::StrCat("The input gave a batch for ", batch.towers().size(), " towers, but this process has ", towers));
@@ -81,7 +81,7 @@ absl::StatusOr<absl::Span<const Tensor>> StepTable::Feeds(const data::Batch& bat
                                                    "data::RangeOfTower, by which batches are split, says ", expected));
   }
   feeds_.clear();
-  if (step_.series > 1) return absl::MakeConstSpan(feeds_);
+  if (step_.micro_batches > 1) return absl::MakeConstSpan(feeds_);
   for (const data::TowerBatch& tower : batch.towers()) {
     feeds_.insert(feeds_.end(), tower.fields.begin(), tower.fields.end());
   }
@@ -90,7 +90,7 @@ absl::StatusOr<absl::Span<const Tensor>> StepTable::Feeds(const data::Batch& bat
 
 absl::StatusOr<absl::Span<PreparedStep* const>> StepTable::FindRuns(const data::BatchShape& shape) {
   std::vector<PreparedStep*>& known = runs_of_batch_[shape];
-  while (static_cast<int>(known.size()) < step_.series) {
+  while (static_cast<int>(known.size()) < step_.micro_batches) {
     const PlannedStep planned = RunInSeries(step_, shape, static_cast<int>(known.size()));
     std::vector<int64_t> extents;
     for (const FeedSpec& feed : planned.feeds) {
@@ -106,17 +106,17 @@ absl::StatusOr<absl::Span<PreparedStep* const>> StepTable::FindRuns(const data::
 }
 
 absl::Status StepTable::RunSeries(const data::Batch& batch) {
-  if (step_.series == 1) return absl::OkStatus();
+  if (step_.micro_batches == 1) return absl::OkStatus();
   ASSIGN_OR_RETURN(const absl::Span<PreparedStep* const> runs, FindRuns(ShapeOf(batch)));
   const absl::Span<const data::TowerBatch> towers = batch.towers();
   while (indices_.size() < towers.size()) {
-    indices_.push_back(Tensor::Of<int64_t>({static_cast<int64_t>(indices_.size()) % step_.series}, {}));
+    indices_.push_back(Tensor::Of<int64_t>({static_cast<int64_t>(indices_.size()) % step_.micro_batches}, {}));
     offsets_.emplace_back(DType::kInt64, Shape());
   }
-  for (int index = 0; index < step_.series; ++index) {
+  for (int index = 0; index < step_.micro_batches; ++index) {
     feeds_.clear();
     for (size_t device = 0; device < step_.towers.size(); ++device) {
-      const size_t i = device * static_cast<size_t>(step_.series) + static_cast<size_t>(index);
+      const size_t i = device * static_cast<size_t>(step_.micro_batches) + static_cast<size_t>(index);
       offsets_[i].data<int64_t>()[0] = towers[i].offset;
       feeds_.insert(feeds_.end(), towers[i].fields.begin(), towers[i].fields.end());
       feeds_.insert(feeds_.end(), {indices_[i], offsets_[i]});

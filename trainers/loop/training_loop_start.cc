@@ -77,7 +77,7 @@ absl::Status TrainingLoop::CheckOptions() const {
   RETURN_IF_ERROR(others_.Check());
   RETURN_IF_ERROR(CheckMetrics(state_.train_step.metrics));
   for (const AlternateStep& other : options_.alternate_steps) RETURN_IF_ERROR(CheckMetrics(other.step->metrics));
-  const int towers = static_cast<int>(state_.train_step.towers.size()) * state_.train_step.series;
+  const int towers = static_cast<int>(state_.train_step.towers.size()) * state_.train_step.micro_batches;
   if (input_.local_towers() == towers) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.local_towers(),
                                                  " towers, but the model has ", towers,

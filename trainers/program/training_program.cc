@@ -112,7 +112,7 @@ absl::StatusOr<std::string> TowerLines(const ProgramRun& run, const models::Trai
                    run.world.AllGather(DeviceLines(run.devices, step), StartDeadline(run)));
   std::string text = absl::StrCat(
       "Towers:   ", step.towers_in_all, ", variables ", run.variable_update, ", global batch ", run.order.batch_size,
-      step.series > 1 ? absl::StrCat(", ", step.series, " micro-batches on each device") : "", "\n");
+      step.micro_batches > 1 ? absl::StrCat(", ", step.micro_batches, " micro-batches on each device") : "", "\n");
   if (world.size() > 1) {
     absl::StrAppend(&text, "World:    ", world.size(), " processes, connected by ", world.library(), "\n");
   }

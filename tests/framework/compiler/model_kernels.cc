@@ -132,7 +132,7 @@ absl::Status PlanAll(Sources& sources, DType dtype) {
   RETURN_IF_ERROR(MakePlan(sources, Classifier(dtype, 8, mlp), 1, adam, {.clip_global_norm = 1}));
   RETURN_IF_ERROR(MakePlan(sources, Gpt(dtype), 1, adam, {.clip_global_norm = 1, .moving_average = 0.999}));
   RETURN_IF_ERROR(MakePlan(sources, Gpt(dtype), 2, adam, {.shard_optimizer = true}));
-  RETURN_IF_ERROR(MakePlan(sources, Gpt(dtype), 1, momentum, {.series = 2}));
+  RETURN_IF_ERROR(MakePlan(sources, Gpt(dtype), 1, momentum, {.micro_batches = 2}));
   for (const int64_t width : {64, 384, 768}) {  // those of trainers/language_model
     RETURN_IF_ERROR(MakePlan(sources, Gpt(dtype, width), 1, adam, {.clip_global_norm = 1}));
   }

@@ -54,7 +54,7 @@ class OwnedPlan : public BundledPlan {
                      Session::Create(graph_, devices_, {.collectives = MakeNoCollective, .fuse_elementwise_from = 1}));
     std::vector<FeedSpec> feeds;
     for (const TrainTower& tower : train.towers) {
-      if (train.series > 1 && !step.accumulates) break;
+      if (train.micro_batches > 1 && !step.accumulates) break;
       for (FeedSpec& feed : tower.batch.FeedSpecs(kExamples)) feeds.push_back(std::move(feed));
       if (!step.accumulates) continue;
       feeds.push_back({tower.index, {}});
@@ -179,14 +179,14 @@ std::vector<BundledStep> BundledSteps() {
        unit,
        ImageClassifier(SmallMlp),
        momentum,
-       {.series = 2, .bucket_bytes = small},
+       {.micro_batches = 2, .bucket_bytes = small},
        /*accumulates=*/true},
       {"perceptron, series, update",
        "cpu:2",
        unit,
        ImageClassifier(SmallMlp),
        momentum,
-       {.series = 2, .bucket_bytes = small}},
+       {.micro_batches = 2, .bucket_bytes = small}},
       {"variational autoencoder, two towers", "cpu:2", unit, SmallVae, adam, {.bucket_bytes = small}},
   };
 }

@@ -126,9 +126,9 @@ class Processes {
   explicit Processes(const std::string& name) {
     for (BundledStep step : BundledSteps()) {
       if (step.name != name) continue;
-      step.options.towers = 6 * step.options.series;
+      step.options.towers = 6 * step.options.micro_batches;
       for (int process = 0; process < 3; ++process) {
-        step.options.first_tower = 2 * process * step.options.series;
+        step.options.first_tower = 2 * process * step.options.micro_batches;
         auto plan = MakePlan(step);
         EXPECT_TRUE(plan.ok()) << plan.status();
         if (plan.ok()) plans_.push_back(*std::move(plan));

@@ -166,7 +166,7 @@ TEST(FrozenTest, AveragesThatOneReplicaAloneMovesAreAnError) {
       const DeviceSet devices = DeviceSet::Open(spec, {.cpu_threads = 1}).value();
       Graph graph(BuiltinOps());
       for (const bool frozen : {frozen_first, !frozen_first}) {
-        ReplicateOptions options{.name = frozen ? "frozen" : "moves", .series = series, .batch_norm = policy};
+        ReplicateOptions options{.name = frozen ? "frozen" : "moves", .micro_batches = series, .batch_norm = policy};
         if (frozen) options.frozen = {"trunk/*"};
         ReplicateTowers(Scope(graph).ReuseVariables(Reuse::kIfPresent), devices, fields, NormalisedColumn::Loss,
                         optim::GradientDescent(), options);

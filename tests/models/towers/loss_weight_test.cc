@@ -133,7 +133,7 @@ TEST(LossWeight, EachInSeriesIsCheckedBeforeTheUpdate) {
   Graph graph(BuiltinOps());
   const DeviceSet devices = DeviceSet::Open("cpu:1").value();
   const TrainStep step = ReplicateTowers(Scope(graph), devices, kTokenFields, MaskedMean,
-                                         optim::GradientDescent({.learning_rate = kMaskedRate}), {.series = 2});
+                                         optim::GradientDescent({.learning_rate = kMaskedRate}), {.micro_batches = 2});
   const auto session = Session::Create(graph, devices).value();
   ASSERT_EQ(session->RunTarget(step.initialize), absl::OkStatus());
   for (const float bad : {-1.f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {

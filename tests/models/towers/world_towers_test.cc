@@ -120,10 +120,10 @@ std::vector<Feed> FeedsOf(const TrainTower& to, const Data& data, int step, int 
 
 // A step of towers in series, which are run one after the other and then applied.
 absl::StatusOr<float> RunSeries(Session& session, const TrainStep& step, const Data& data, int number) {
-  for (int64_t s = 0; s < step.series; ++s) {
+  for (int64_t s = 0; s < step.micro_batches; ++s) {
     std::vector<Feed> feeds;
     for (size_t t = 0; t < step.towers.size(); ++t) {
-      const int tower = step.first_tower + static_cast<int>(t) * step.series + static_cast<int>(s);
+      const int tower = step.first_tower + static_cast<int>(t) * step.micro_batches + static_cast<int>(s);
       for (Feed& feed : FeedsOf(step.towers[t], data, number, tower, step.towers_in_all))
         feeds.push_back(std::move(feed));
       feeds.push_back({step.towers[t].index, Tensor::Of<int64_t>({s}, {})});
@@ -139,7 +139,7 @@ absl::StatusOr<float> RunSeries(Session& session, const TrainStep& step, const D
 // Trains towers [first, first + count) of those of the case. GPUs are fakes, which run the kernels of CPUs.
 absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int count, const CollectiveFactory& averager,
                               const OpenDevices& open = OpenCpus) {
-  ASSIGN_OR_RETURN(const DeviceSet devices, open(count / c.options.series));
+  ASSIGN_OR_RETURN(const DeviceSet devices, open(count / c.options.micro_batches));
   OpRegistry registry = BuiltinOps();
   AddFakeGpuKernels(registry);
   Graph graph(registry);
@@ -159,7 +159,7 @@ absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int co
   RETURN_IF_ERROR(session->RunTarget(step.initialize));
   Outcome outcome;
   for (int s = 0; s < kSteps; ++s) {
-    if (step.series > 1) {
+    if (step.micro_batches > 1) {
       ASSIGN_OR_RETURN(const float loss, RunSeries(*session, step, data, s));
       outcome.losses.push_back(loss);
       continue;
@@ -172,7 +172,7 @@ absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int co
     outcome.losses.push_back(fetched[0].scalar<float>());
   }
   for (const Variable& variable : graph.variables()) {
-    if (variable.replica() != first / c.options.series || variable.sharded() || variable.transient()) continue;
+    if (variable.replica() != first / c.options.micro_batches || variable.sharded() || variable.transient()) continue;
     ASSIGN_OR_RETURN(outcome.variables[variable.name()], session->ReadVariable(variable));
   }
   return outcome;
@@ -185,9 +185,10 @@ absl::StatusOr<std::vector<Outcome>> TrainInWorld(const Case& c, const Data& dat
   const auto results =
       RunRanks(static_cast<int>(layout.size()), {.tell_failures = true}, [&](World& world) -> absl::Status {
         // In series the ranks of collectives are devices.
-        ASSIGN_OR_RETURN(const TowersOfWorld towers,
-                         TowersOfWorld::Gather(world, layout[world.rank()] / c.options.series, In(absl::Seconds(60))));
-        const int first = towers.first[world.rank()] * c.options.series;
+        ASSIGN_OR_RETURN(
+            const TowersOfWorld towers,
+            TowersOfWorld::Gather(world, layout[world.rank()] / c.options.micro_batches, In(absl::Seconds(60))));
+        const int first = towers.first[world.rank()] * c.options.micro_batches;
         ASSIGN_OR_RETURN(outcomes[world.rank()],
                          Train(c, data, first, layout[world.rank()], WorldCollectives(world, towers), open));
         return world.Close(In(absl::Seconds(60)));
@@ -213,7 +214,7 @@ class WorldTowers : public testing::TestWithParam<std::pair<std::string, Case>> 
       });
     }
     const bool synchronised = c.options.batch_norm == BatchNormPolicy::kSynchronised;
-    c.options.series = series;
+    c.options.micro_batches = series;
     for (const std::vector<int>& layout : layouts) {
       SCOPED_TRACE(absl::StrCat(absl::StrJoin(layout, " + "), ", in series of ", series));
       const auto actual = TrainInWorld(c, data, layout, open);
@@ -256,13 +257,13 @@ TEST(WorldTowers, AllTowersInSeriesHaveTheBitsOfTowersSideBySide) {
     Case c{.options = {.clip_global_norm = 1}, .towers = towers};
     const Data data(TestRandom());
     const auto expected = Train(c, data, 0, towers, MakeLocalCollective);
-    c.options.series = towers;
+    c.options.micro_batches = towers;
     const auto actual = Train(c, data, 0, towers, MakeLocalCollective);
     ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << "\n" << actual.status();
     EXPECT_EQ(std::memcmp(actual->losses.data(), expected->losses.data(), kSteps * sizeof(float)), 0);
     for (const auto& [name, value] : expected->variables) EXPECT_TRUE(SameBits(actual->variables.at(name), value));
   }
-  const Case halves{.options = {.series = 3}, .towers = 6};
+  const Case halves{.options = {.micro_batches = 3}, .towers = 6};
   EXPECT_THAT(Train(halves, Data(TestRandom()), 0, 6, MakeLocalCollective).status().message(),
               HasSubstr("series is 3, but with several devices the towers of each must be 1, 2, 4, 8, ..."));
 }

@@ -117,7 +117,7 @@ absl::StatusOr<int> Train(const Options& options) {
   const optim::Momentum optimizer({.learning_rate = 0.05, .momentum = 0.5});
   const models::TrainStep step =
       models::ReplicateTowers(Scope(graph), devices, *input, Loss, optimizer,
-                              {.series = towers / static_cast<int>(devices.TowerDevices().size())});
+                              {.micro_batches = towers / static_cast<int>(devices.TowerDevices().size())});
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
   const std::string directory = options.train_dir;
   Trainer trainer(*session, step, *input,
