@@ -403,7 +403,7 @@ absl::StatusOr<Kernel> MakeElementwiseKernel(const Program& program, const Progr
   ASSIGN_OR_RETURN(std::shared_ptr<FusedElementwise> fused, FusedElementwise::Make(program, node, device));
   const size_t workspace_bytes = fused->workspace_bytes();
   const bool uses_run = fused->uses_run();
-  if (fused->empty()) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (fused->empty()) return NothingToDo();
   return Kernel{[fused = std::move(fused)](const KernelContext& context) { return fused->Run(context); },
                 workspace_bytes, uses_run};
 }

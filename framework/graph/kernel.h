@@ -95,6 +95,11 @@ struct Kernel {
   const char* engine = "";  // for reports: the name of the algorithm or library, if the op has several
 };
 
+// The kernel of a node with nothing to compute, such as one whose results have no elements.
+inline Kernel NothingToDo() {
+  return {[](const KernelContext&) { return absl::OkStatus(); }};
+}
+
 // Pieces of tensors that one kernel passes to others begin at multiples of this many elements, so that every element
 // has the same position in a vector register as it would in the whole tensor.
 inline constexpr int64_t kPieceUnit = 256;

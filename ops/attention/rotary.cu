@@ -57,8 +57,7 @@ absl::StatusOr<Kernel> MakeGpuRotary(const KernelSpec& spec) {
   constexpr int64_t kEnoughThreads = int64_t{1} << 17;
   const attention::RotaryPlan plan(spec);
   const int64_t units = plan.d - plan.pairs, one = plan.positions * units;
-  if (one == 0 || plan.heads == 0 || plan.batch == 0)
-    return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (one == 0 || plan.heads == 0 || plan.batch == 0) return NothingToDo();
   const int64_t parts = std::min(plan.batch, (kEnoughThreads + one - 1) / one);
   const int64_t examples = (plan.batch + parts - 1) / parts, n = (plan.batch + examples - 1) / examples * one;
   return Kernel{[=](const KernelContext& at) {

@@ -14,7 +14,7 @@ namespace {
 
 template <ConvolutionPass pass>
 absl::StatusOr<Kernel> MakePass(const KernelSpec& spec) {
-  if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (spec.outputs[0].shape.elements() == 0) return NothingToDo();
   const ConvolutionGeometry shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
   ASSIGN_OR_RETURN(std::optional<Kernel> kernel, MakeByEngine(pass, {spec, shape}));
   return *std::move(kernel);  // of the loops, if of no other engine

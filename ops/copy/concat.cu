@@ -92,7 +92,7 @@ Kernel MoveKernel(const JoinPlan& plan) {
 
 template <bool join>
 Kernel MakeMove(JoinPlan plan, size_t size) {
-  if (plan.rows == 0 || plan.width == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (plan.rows == 0 || plan.width == 0) return NothingToDo();
   const auto even = [](int64_t columns) { return columns % 2 == 0; };
   while (size < kWidestUnit && std::all_of(plan.columns.begin(), plan.columns.end(), even)) {
     for (int64_t& columns : plan.columns) columns /= 2;

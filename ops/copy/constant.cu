@@ -36,9 +36,7 @@ absl::StatusOr<Kernel> MakeRange(const KernelSpec& spec) {
 }
 
 // A carrier has no elements.
-absl::StatusOr<Kernel> MakeCarrier(const KernelSpec&) {
-  return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-}
+absl::StatusOr<Kernel> MakeCarrier(const KernelSpec&) { return NothingToDo(); }
 
 }  // namespace
 

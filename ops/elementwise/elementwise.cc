@@ -76,7 +76,7 @@ Kernel MakeMapKernel(const KernelSpec& spec, const ElementLoops& loops) {
 }
 
 absl::StatusOr<Kernel> MakeZipKernel(const KernelSpec& spec, const ElementLoops& loops) {
-  if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (spec.outputs[0].shape.elements() == 0) return NothingToDo();
   ASSIGN_OR_RETURN(const BroadcastPlan plan, PlanBroadcast(spec.inputs[0].shape, spec.inputs[1].shape));
   const ElementLoops::Zip zip = plan.stride_a == 0   ? loops.zip_first_fixed
                                 : plan.stride_b == 0 ? loops.zip_second_fixed

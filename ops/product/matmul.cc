@@ -137,7 +137,7 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   const Operand<T> a{sa[-2], sa[-1], spec.attrs.Bool("transpose_a")};
   const Operand<T> b{sb[-2], sb[-1], spec.attrs.Bool("transpose_b")};
   const int64_t m = sy[-2], n = sy[-1], k = a.transpose ? a.rows : a.columns;
-  if (sy.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (sy.elements() == 0) return NothingToDo();
   ASSIGN_OR_RETURN(std::optional<Kernel> primitive, MakePrimitive(spec, k));
   if (primitive) return *std::move(primitive);
   ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(sa), BatchOf(sb)));

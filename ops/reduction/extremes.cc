@@ -16,10 +16,6 @@ absl::StatusOr<BroadcastPlan> PlanGradient(const KernelSpec& spec) {
   return PlanBroadcast(KeepReduced(x, reduced), x);
 }
 
-Kernel NothingToDo() {
-  return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-}
-
 // Calls body(element of x, its output) for rows [begin, end) of the plan.
 template <class Body>
 void ForElements(const BroadcastPlan& plan, int64_t begin, int64_t end, Body&& body) {

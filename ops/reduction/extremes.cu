@@ -13,10 +13,6 @@ absl::StatusOr<Kernel> MakeReduction(const KernelSpec& spec) {
   return GpuReduceKernel<T>(plan, R<gpu::Compute<T>>());
 }
 
-Kernel NothingToDo() {
-  return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-}
-
 // --- The gradient of Max and Min: dy is divided evenly among the elements of x that equal y ---
 
 template <class T>

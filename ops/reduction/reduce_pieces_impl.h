@@ -111,7 +111,7 @@ std::optional<Reduction> InPieces(const ReducePlan& plan, const R& r) {
 // A kernel that reduces input 0 to output 0 by `plan`.
 template <class T, class Out, class R>
 Kernel ReduceKernel(ReducePlan plan, const R& r) {
-  if (plan.outputs() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (plan.outputs() == 0) return NothingToDo();
   if (plan.outputs() == 1 && plan.reduced.count == 1 && plan.run <= kLanes * kSteps) {
     return Kernel{[r, n = plan.run, first = plan.reduced[0]](const KernelContext& context) {
       *context.output<Out>(0) = static_cast<Out>(r.Finish(ReduceRun(r, context.input<T>(0) + first, n)));

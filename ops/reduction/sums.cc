@@ -65,7 +65,7 @@ absl::StatusOr<Kernel> MakeSumGrad(const KernelSpec& spec) {
   const Shape kept = KeepReduced(x, reduced);
   const double count = static_cast<double>(x.elements()) / static_cast<double>(kept.elements());
   const auto factor = static_cast<Compute<T>>(mean ? 1 / count : 1.0);
-  if (x.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (x.elements() == 0) return NothingToDo();
   ASSIGN_OR_RETURN(const BroadcastPlan plan, PlanBroadcast(kept, x));
   return Kernel{[plan, factor](const KernelContext& context) {
     const T* dy = context.input<T>(0);

@@ -11,10 +11,6 @@
 namespace belfry::ops {
 namespace {
 
-Kernel NothingToDo() {
-  return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-}
-
 // One team per row repeatedly takes the first of the elements that follow the last one taken, k times.
 template <class T>
 absl::Status TakeFirst(Stream& stream, int64_t rows, int64_t n, int64_t k, const gpu::Stored<T>* x,

@@ -118,7 +118,7 @@ absl::StatusOr<Kernel> MakeGpuSparseUpdate(const KernelSpec& spec) {
   using Op = RuleUpdate<T, Rule>;
   const Shape& gradient = spec.inputs[Op::kRate + 1].shape;
   const int64_t count = gradient[0], width = gradient.elements(1, gradient.rank()), rows = spec.inputs[0].shape[0];
-  if (count * width == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (count * width == 0) return NothingToDo();
   const DType index_type = spec.inputs[Op::kRate + 2].dtype;
   return Kernel{[op = Op(spec), count, width, rows, index_type](const KernelContext& at) {
     const auto run = [&](const auto* indices) {

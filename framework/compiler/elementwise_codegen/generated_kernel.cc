@@ -231,7 +231,7 @@ absl::StatusOr<Kernel> MakeGeneratedKernel(const Program& program, const Program
     outputs += each.outputs.size();
     source = std::move(own);
   }
-  if (parts.empty()) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (parts.empty()) return NothingToDo();
   ASSIGN_OR_RETURN(std::shared_ptr<const CompiledKernel> compiled, device.CompileKernel(source->text));
   auto kernel = std::make_shared<const GeneratedKernel>(*std::move(source), std::move(parts), std::move(compiled));
   return Kernel{[kernel = std::move(kernel)](const KernelContext& context) { return kernel->Run(context); }};
