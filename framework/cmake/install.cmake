@@ -57,8 +57,8 @@ install(DIRECTORY framework ops optim models trainers DESTINATION ${CMAKE_INSTAL
   PATTERN "half.h" EXCLUDE PATTERN "base/library" EXCLUDE PATTERN "device/cuda" EXCLUDE PATTERN "collective/cuda" EXCLUDE PATTERN "collective/mpi" EXCLUDE PATTERN "gpu_reduce.h" EXCLUDE
   PATTERN "gpu_module.h" EXCLUDE PATTERN "ops/cublas" EXCLUDE PATTERN "ops/gpu" EXCLUDE PATTERN "ops/module" EXCLUDE PATTERN "csv_regression.h" EXCLUDE
   PATTERN "trainers/language_data.h" EXCLUDE
-  PATTERN "cifar_program.h" EXCLUDE PATTERN "trainers/recipes" EXCLUDE PATTERN "grouped_rates.h" EXCLUDE PATTERN "fixed_points.h" EXCLUDE PATTERN "language_program.h" EXCLUDE
-  PATTERN "trainers/moments.h" EXCLUDE PATTERN "picture_program.h" EXCLUDE PATTERN "row_split.h" EXCLUDE PATTERN "trainers/tabular" EXCLUDE
+  PATTERN "trainers/pictures" EXCLUDE PATTERN "trainers/recipes" EXCLUDE PATTERN "fixed_points.h" EXCLUDE PATTERN "language_program.h" EXCLUDE
+  PATTERN "trainers/moments.h" EXCLUDE PATTERN "row_split.h" EXCLUDE PATTERN "trainers/tabular" EXCLUDE
   PATTERN "models/inference" EXCLUDE)
 install(FILES trainers/belfry.h models/inference/belfry_inference.h models/inference/belfry_inference.hpp
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/belfry COMPONENT development)

@@ -1,4 +1,4 @@
-#include "trainers/grouped_rates.h"
+#include "trainers/pictures/recipe.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 const char* const kNames[] = {"whiten/biases", "group1/conv1/weights", "group1/bn1/beta", "logits/weights"};
 
 // The variables, all of them 2 at first, after two steps with gradients of 3.
-std::map<std::string, std::vector<double>> Train(const GroupedRates& rates) {
+std::map<std::string, std::vector<double>> Train(const PictureRecipe& recipe) {
   Graph graph(BuiltinOps());
   const Scope root(graph);
   std::vector<optim::GradientAndVariable> pairs;
@@ -30,7 +30,7 @@ std::map<std::string, std::vector<double>> Train(const GroupedRates& rates) {
     variables.push_back(GetVariable(root, name, shape, ConstantInitializer(2)));
     pairs.push_back({ops::Fill(root, shape, 3), variables.back()});
   }
-  const auto optimizer = MakeGroupedOptimizer(rates);
+  const auto optimizer = recipe.MakeOptimizer({.steps = 2}).value();
   EXPECT_TRUE(optimizer->Check(variables).ok()) << optimizer->Check(variables);
   const Node* const train = optim::ApplyGradients(root, *optimizer, pairs);
   EXPECT_TRUE(graph.status().ok()) << graph.status();
@@ -52,17 +52,15 @@ double Nesterov(double rate, double decay, double momentum, bool ends = false) {
   return v;
 }
 
-optim::Schedule Halved(double peak) { return optim::Piecewise({0}, {peak, peak / 2}); }
-optim::Schedule Ended(double peak) { return optim::Piecewise({0}, {peak, 0}); }
+// Half of the peak in the second of two steps.
+const ScheduleChoice kHalved = {.learning_rate = 0.01, .name = "linear"};
 
 TEST(GroupedRates, GiveEachKindItsRateAndAllTheSameDecay) {
-  const auto values = Train({.learning_rate = 0.01,
+  const auto values = Train({.schedule = kHalved,
+                             .optimizer = {.name = "nesterov", .momentum = 0.6},
                              .norm_learning_rate = 0.25,
-                             .weight_decay = 0.002,
-                             .momentum = 0.6,
-                             .nesterov = true,
-                             .schedule = Halved,
-                             .whiten_schedule = Ended});
+                             .weight_decay_per_step = 0.002,
+                             .whiten_steps = 1});
   EXPECT_NEAR(values.at("group1/conv1/weights")[0], Nesterov(0.01, 0.002, 0.6), 1e-6);
   EXPECT_NEAR(values.at("logits/weights")[1], Nesterov(0.01, 0.002, 0.6), 1e-6);
   EXPECT_NEAR(values.at("group1/bn1/beta")[0], Nesterov(0.25, 0.002, 0.6), 1e-6);
@@ -70,14 +68,12 @@ TEST(GroupedRates, GiveEachKindItsRateAndAllTheSameDecay) {
 }
 
 TEST(GroupedRates, GiveMuonTheHiddenMatrices) {
-  const auto values = Train({.learning_rate = 0.01,
+  const auto values = Train({.schedule = kHalved,
+                             .optimizer = {.name = "muon", .momentum = 0.6},
                              .norm_learning_rate = 0.25,
                              .head_learning_rate = 0.5,
-                             .weight_decay = 0.002,
-                             .momentum = 0.6,
-                             .muon = true,
-                             .schedule = Halved,
-                             .whiten_schedule = Ended});
+                             .weight_decay_per_step = 0.002,
+                             .whiten_steps = 1});
   EXPECT_NEAR(values.at("logits/weights")[1], Nesterov(0.5, 0.002, 0.85), 1e-5);
   EXPECT_NEAR(values.at("group1/bn1/beta")[0], Nesterov(0.25, 0.002, 0.85), 1e-6);
   EXPECT_NEAR(values.at("whiten/biases")[1], Nesterov(0.25, 0.002, 0.85, /*ends=*/true), 1e-6);
