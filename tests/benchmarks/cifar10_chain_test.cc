@@ -1,13 +1,13 @@
 #include "benchmarks/cifar10_chain.h"
-#include "tests/main/seed.h"
 
-#include <gtest/gtest.h>
 #include <omp.h>
 
 #include <cmath>
 #include <random>
 #include <stdexcept>
 #include <vector>
+
+#include "tests/main/testing.h"
 
 namespace belfry::benchmarks {
 namespace {

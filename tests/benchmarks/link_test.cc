@@ -1,8 +1,5 @@
 #include "benchmarks/prediction/link.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
@@ -30,10 +27,9 @@ TEST(Link, NamedLinksStayBelowTheirLine) {
     double line;
   } kNamed[] = {{"1gbe", 1e9 / 8}, {"10gbe", 10e9 / 8}, {"ib100", 100e9 / 8}};
   for (const auto& named : kNamed) {
-    const auto link = Link::Find(named.name);
-    ASSERT_TRUE(link.ok()) << link.status();
-    EXPECT_GT(link->Message(1e9).seconds, 1e9 / named.line) << named.name;
-    EXPECT_LT(link->Message(1e9).seconds, 1.2e9 / named.line) << named.name;
+    ASSERT_OK_AND_ASSIGN(const auto link, Link::Find(named.name));
+    EXPECT_GT(link.Message(1e9).seconds, 1e9 / named.line) << named.name;
+    EXPECT_LT(link.Message(1e9).seconds, 1.2e9 / named.line) << named.name;
   }
   EXPECT_THAT(Link::Find("40gbe").status().message(), HasSubstr("'40gbe' is unknown; expected 1gbe"));
 }

@@ -1,6 +1,4 @@
 // Predictions of training in many processes, and their comparison with published speeds.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -8,31 +6,30 @@
 
 #include "benchmarks/prediction/published.h"
 #include "benchmarks/prediction/traced_tower.h"
+#include "tests/main/testing.h"
 
 namespace belfry::benchmarks {
 namespace {
 
 TEST(TracedTower, HasThePlanOfSeveralProcesses) {
-  const auto tower = TraceTower({.model = "mlp", .device = {.cpu_threads = 1}, .batch = 8});
-  ASSERT_TRUE(tower.ok()) << tower.status();
+  ASSERT_OK_AND_ASSIGN(const auto tower, TraceTower({.model = "mlp", .device = {.cpu_threads = 1}, .batch = 8}));
   const double parameters = 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10;
-  ASSERT_GE(tower->steps.size(), 2u);
-  EXPECT_EQ(tower->steps[0].bucket_bytes, models::kBucketBytes);
+  ASSERT_GE(tower.steps.size(), 2u);
+  EXPECT_EQ(tower.steps[0].bucket_bytes, models::kBucketBytes);
   int least = 100, most = 0;
-  for (const BucketedStep& step : tower->steps) {
+  for (const BucketedStep& step : tower.steps) {
     EXPECT_EQ(step.model.bytes(), 4 * parameters) << step.bucket_bytes;
     least = std::min(least, step.model.collectives());
     most = std::max(most, step.model.collectives());
     // The averages of early gradients begin before the last kernel of the backward pass.
-    const auto prediction = Predict(step.model, Link::Linear(0, 1e6), /*straggling=*/0, 2);
-    ASSERT_TRUE(prediction.ok()) << prediction.status();
-    EXPECT_GT(prediction->exposed, 0);
-    EXPECT_GE(prediction->step, 4 * parameters / 1e6);
+    ASSERT_OK_AND_ASSIGN(const auto prediction, Predict(step.model, Link::Linear(0, 1e6), /*straggling=*/0, 2));
+    EXPECT_GT(prediction.exposed, 0);
+    EXPECT_GE(prediction.step, 4 * parameters / 1e6);
   }
   EXPECT_EQ(least, 1);
   EXPECT_GE(most, 2);
-  EXPECT_GT(tower->alone, 0);
-  EXPECT_GE(tower->straggling, 0);
+  EXPECT_GT(tower.alone, 0);
+  EXPECT_GE(tower.straggling, 0);
 }
 
 // The number of speeds of each framework that one host constant brings within 5 %. The others: three of TensorFlow 1,
@@ -41,9 +38,8 @@ TEST(TracedTower, HasThePlanOfSeveralProcesses) {
 TEST(Published, SpeedsThatAreMet) {
   const std::map<std::string, int> kMet = {{"TensorFlow 1", 2}, {"MXNet", 8},       {"TensorFlow 1, XLA", 1},
                                            {"PyTorch DDP", 2},  {"MLPerf v3.0", 3}, {"Horovod", 0}};
-  const auto report = ComparePublished();
-  ASSERT_TRUE(report.ok()) << report.status();
-  const nlohmann::ordered_json json = report->Json();
+  ASSERT_OK_AND_ASSIGN(const auto report, ComparePublished());
+  const nlohmann::ordered_json json = report.Json();
   std::map<std::string, int> met, met_by_others;
   int all_by_others = 0, all_without = 0;
   for (const nlohmann::ordered_json& row : json["rows"]) {

@@ -1,7 +1,4 @@
 // What benchmarks compute from what they measure.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <sstream>
 #include <string>
@@ -16,6 +13,7 @@
 #include "benchmarks/serve.h"
 #include "benchmarks/step_times.h"
 #include "benchmarks/training_run.h"
+#include "tests/main/testing.h"
 
 namespace belfry::benchmarks {
 namespace {
@@ -50,25 +48,21 @@ TEST(Bandwidth, IsAsNcclTestsDefineIt) {
 }
 
 TEST(AllReduce, IsTimedOnceItIsRight) {
-  const auto devices = DeviceSet::Open("cpu:3", {.cpu_threads = 1});
-  ASSERT_TRUE(devices.ok());
-  const auto result = RunAllReduce(*devices, MakeLocalCollective, 1001, 2, 1e-4);
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->seconds.size(), 2u);
-  for (double seconds : result->seconds) EXPECT_GT(seconds, 0);
-  EXPECT_LT(result->largest_error, 1e-6);
+  ASSERT_OK_AND_ASSIGN(const auto devices, DeviceSet::Open("cpu:3", {.cpu_threads = 1}));
+  ASSERT_OK_AND_ASSIGN(const auto result, RunAllReduce(devices, MakeLocalCollective, 1001, 2, 1e-4));
+  EXPECT_EQ(result.seconds.size(), 2u);
+  for (double seconds : result.seconds) EXPECT_GT(seconds, 0);
+  EXPECT_LT(result.largest_error, 1e-6);
 }
 
 TEST(AllReduce, AWrongMeanIsSeen) {
-  const auto devices = DeviceSet::Open("cpu:2", {.cpu_threads = 1});
-  ASSERT_TRUE(devices.ok());
+  ASSERT_OK_AND_ASSIGN(const auto devices, DeviceSet::Open("cpu:2", {.cpu_threads = 1}));
   const CollectiveFactory sums = [](CollectiveSpec spec) {
     spec.kind = CollectiveKind::kSum;
     return MakeLocalCollective(std::move(spec));
   };
-  const auto result = RunAllReduce(*devices, sums, 10, 1, 1e-4);
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_NEAR(result->largest_error, 1, 1e-6);
+  ASSERT_OK_AND_ASSIGN(const auto result, RunAllReduce(devices, sums, 10, 1, 1e-4));
+  EXPECT_NEAR(result.largest_error, 1, 1e-6);
 }
 
 TEST(LeastArena, IsTheMostInUseAtOnce) {
@@ -83,24 +77,22 @@ TEST(LeastArena, IsTheMostInUseAtOnce) {
 }
 
 TEST(LeastArena, IsNoMoreThanWhatThePlannerTook) {
-  const auto run = TrainingRun::Create({.model = "mlp", .batch = 4});
-  ASSERT_TRUE(run.ok()) << run.status();
-  const MemoryPlan& memory = (*run)->prepared().plan().memory;
+  ASSERT_OK_AND_ASSIGN(const auto run, TrainingRun::Create({.model = "mlp", .batch = 4}));
+  const MemoryPlan& memory = run->prepared().plan().memory;
   EXPECT_GT(LeastArena(memory, 0), 0u);
   EXPECT_LE(LeastArena(memory, 0), memory.arena_bytes[0]);
   EXPECT_LT(LeastArena(memory, 0), memory.sum_bytes[0]);
 }
 
 TEST(MemoryUse, IsReadFromProc) {
-  const auto use = ParseMemoryUse("Name:\tx\nVmHWM:\t    1000 kB\nRssAnon:\t     600 kB\nRssFile:\t 300 kB\n");
-  ASSERT_TRUE(use.ok()) << use.status();
-  EXPECT_EQ(use->anonymous_bytes, 600 * 1024);
-  EXPECT_EQ(use->peak_bytes, 700 * 1024);
+  ASSERT_OK_AND_ASSIGN(const auto use,
+                       ParseMemoryUse("Name:\tx\nVmHWM:\t    1000 kB\nRssAnon:\t     600 kB\nRssFile:\t 300 kB\n"));
+  EXPECT_EQ(use.anonymous_bytes, 600 * 1024);
+  EXPECT_EQ(use.peak_bytes, 700 * 1024);
   EXPECT_THAT(ParseMemoryUse("VmHWM:\t1 kB\nRssFile:\t1 kB\n").status().message(), HasSubstr("RssAnon"));
   EXPECT_FALSE(ParseMemoryUse("VmHWM:\tmany kB\nRssAnon:\t1 kB\nRssFile:\t1 kB\n").ok());
-  const auto now = ReadMemoryUse();
-  ASSERT_TRUE(now.ok()) << now.status();
-  EXPECT_GT(now->anonymous_bytes, 0);
+  ASSERT_OK_AND_ASSIGN(const auto now, ReadMemoryUse());
+  EXPECT_GT(now.anonymous_bytes, 0);
 }
 
 TEST(Report, TableJsonAndCsvHaveAllColumns) {
@@ -191,11 +183,12 @@ TEST(TrainingRun, ABatchThatTowersCannotShareIsAnError) {
 }
 
 TEST(StepTimes, PartsOfATracedStep) {
-  const auto run = TrainingRun::Create({.model = "mlp", .devices = "cpu:2", .device = {.cpu_threads = 1}, .batch = 4});
-  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_OK_AND_ASSIGN(
+      const auto run,
+      TrainingRun::Create({.model = "mlp", .devices = "cpu:2", .device = {.cpu_threads = 1}, .batch = 4}));
   std::vector<StepTrace> traces(3);
-  for (StepTrace& trace : traces) ASSERT_TRUE((*run)->TracedStep(trace).ok());
-  const Plan& plan = (*run)->prepared().plan();
+  for (StepTrace& trace : traces) ASSERT_TRUE(run->TracedStep(trace).ok());
+  const Plan& plan = run->prepared().plan();
   const StepParts parts = PartsOf(plan, traces);
   EXPECT_GT(parts.compute, 0);
   EXPECT_LE(parts.compute, parts.step);
@@ -212,12 +205,10 @@ TEST(StepTimes, PartsOfATracedStep) {
 }
 
 TEST(Serve, AnswersUntilItIsToldToQuit) {
-  const auto run = TrainingRun::Create({.model = "s5", .device = {.cpu_threads = 1}});
-  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_OK_AND_ASSIGN(const auto run, TrainingRun::Create({.model = "s5", .device = {.cpu_threads = 1}}));
   std::istringstream in("go 0.001\ngo 0.001\nquit\ngo 0.001\n");
   std::ostringstream out;
-  const absl::Status status = Serve(**run, {}, in, out);
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(Serve(*run, {}, in, out), absl::OkStatus());
   const std::vector<std::string> lines = absl::StrSplit(out.str(), '\n', absl::SkipEmpty());
   ASSERT_EQ(lines.size(), 3u);
   const auto ready = nlohmann::json::parse(lines[0]);

@@ -4,10 +4,8 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "framework/io/file.h"
+#include "tests/main/testing.h"
 
 namespace belfry::benchmarks {
 namespace {

@@ -1,10 +1,9 @@
 #include "benchmarks/prediction/step_model.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <iterator>
 #include <string>
+
+#include "tests/main/testing.h"
 
 namespace belfry::benchmarks {
 namespace {
@@ -81,39 +80,35 @@ TEST(SimulateStep, AStepEndsWithTheLastOfBothStreams) {
 
 TEST(SimulateStep, ExchangingTakesItsShareOfComputing) {
   const auto cost = [](double) { return Cost{.seconds = 10, .processor = 4}; };
-  const auto step = SimulateStep({.compute = {Kernel(20)}, .collective = {Average(1)}}, cost);
-  ASSERT_TRUE(step.ok()) << step.status();
-  EXPECT_DOUBLE_EQ(step->seconds, 24);  // 6 of 20 are done when the collective ends
-  EXPECT_DOUBLE_EQ(step->slowed, 4);
-  EXPECT_DOUBLE_EQ(step->compute, 20);
-  EXPECT_DOUBLE_EQ(step->exposed, 0);
+  ASSERT_OK_AND_ASSIGN(const auto step, SimulateStep({.compute = {Kernel(20)}, .collective = {Average(1)}}, cost));
+  EXPECT_DOUBLE_EQ(step.seconds, 24);  // 6 of 20 are done when the collective ends
+  EXPECT_DOUBLE_EQ(step.slowed, 4);
+  EXPECT_DOUBLE_EQ(step.compute, 20);
+  EXPECT_DOUBLE_EQ(step.exposed, 0);
   // Nothing is taken from a stream that waits.
-  const auto exposed = SimulateStep({.compute = {Kernel(20), Record(0)}, .collective = {Wait(0), Average(1)}}, cost);
-  ASSERT_TRUE(exposed.ok()) << exposed.status();
-  EXPECT_DOUBLE_EQ(exposed->seconds, 30);
-  EXPECT_DOUBLE_EQ(exposed->slowed, 0);
+  ASSERT_OK_AND_ASSIGN(const auto exposed,
+                       SimulateStep({.compute = {Kernel(20), Record(0)}, .collective = {Wait(0), Average(1)}}, cost));
+  EXPECT_DOUBLE_EQ(exposed.seconds, 30);
+  EXPECT_DOUBLE_EQ(exposed.slowed, 0);
 }
 
 TEST(SimulateStep, AnExchangeBesideComputingMayTakeLonger) {
   const auto cost = [](double) { return Cost{.seconds = 10, .beside = 20, .processor = 4}; };
-  const auto hidden = SimulateStep({.compute = {Kernel(20)}, .collective = {Average(1)}}, cost);
-  ASSERT_TRUE(hidden.ok()) << hidden.status();
-  EXPECT_DOUBLE_EQ(hidden->seconds, 24);  // 16 of 20 are done when the collective ends
-  EXPECT_DOUBLE_EQ(hidden->slowed, 4);
+  ASSERT_OK_AND_ASSIGN(const auto hidden, SimulateStep({.compute = {Kernel(20)}, .collective = {Average(1)}}, cost));
+  EXPECT_DOUBLE_EQ(hidden.seconds, 24);  // 16 of 20 are done when the collective ends
+  EXPECT_DOUBLE_EQ(hidden.slowed, 4);
   // The kernel ends after 10, when half of the collective is left, which then takes its own time.
-  const auto half = SimulateStep({.compute = {Kernel(8)}, .collective = {Average(1)}}, cost);
-  ASSERT_TRUE(half.ok()) << half.status();
-  EXPECT_DOUBLE_EQ(half->seconds, 15);
-  EXPECT_DOUBLE_EQ(half->slowed, 2);
-  EXPECT_DOUBLE_EQ(half->exposed, 5);
+  ASSERT_OK_AND_ASSIGN(const auto half, SimulateStep({.compute = {Kernel(8)}, .collective = {Average(1)}}, cost));
+  EXPECT_DOUBLE_EQ(half.seconds, 15);
+  EXPECT_DOUBLE_EQ(half.slowed, 2);
+  EXPECT_DOUBLE_EQ(half.exposed, 5);
 }
 
 TEST(SimulateStep, AnExchangeThatTakesTheWholeProcessorStopsComputing) {
   const auto cost = [](double) { return Cost{.seconds = 10, .processor = 99}; };
-  const auto step = SimulateStep({.compute = {Kernel(20)}, .collective = {Average(1)}}, cost);
-  ASSERT_TRUE(step.ok()) << step.status();
-  EXPECT_DOUBLE_EQ(step->seconds, 30);
-  EXPECT_DOUBLE_EQ(step->slowed, 10);
+  ASSERT_OK_AND_ASSIGN(const auto step, SimulateStep({.compute = {Kernel(20)}, .collective = {Average(1)}}, cost));
+  EXPECT_DOUBLE_EQ(step.seconds, 30);
+  EXPECT_DOUBLE_EQ(step.slowed, 10);
 }
 
 TEST(SimulateStep, StreamsThatWaitForEachOtherAreAnError) {
@@ -170,16 +165,15 @@ Plan MakePlan() {
 }
 
 TEST(StepModel, HasTheInstructionsOfItsDevice) {
-  const auto model = MakeStepModel(MakePlan(), 0, {{"forward", 3}, {"update", 1}});
-  ASSERT_TRUE(model.ok()) << model.status();
-  ASSERT_EQ(model->compute.size(), 4u);  // without the wait for device 1
-  EXPECT_EQ(model->compute[0].seconds, 3);
-  EXPECT_EQ(model->compute[2].kind, Kind::kWait);
-  EXPECT_EQ(model->compute[2].event, 1);
-  EXPECT_EQ(model->compute[3].seconds, 1);
-  ASSERT_EQ(model->collective.size(), 3u);
-  EXPECT_EQ(model->collective[1].bytes, 52);
-  EXPECT_DOUBLE_EQ(Simulate(*model).seconds, 3 + 52 + 1);
+  ASSERT_OK_AND_ASSIGN(const auto model, MakeStepModel(MakePlan(), 0, {{"forward", 3}, {"update", 1}}));
+  ASSERT_EQ(model.compute.size(), 4u);  // without the wait for device 1
+  EXPECT_EQ(model.compute[0].seconds, 3);
+  EXPECT_EQ(model.compute[2].kind, Kind::kWait);
+  EXPECT_EQ(model.compute[2].event, 1);
+  EXPECT_EQ(model.compute[3].seconds, 1);
+  ASSERT_EQ(model.collective.size(), 3u);
+  EXPECT_EQ(model.collective[1].bytes, 52);
+  EXPECT_DOUBLE_EQ(Simulate(model).seconds, 3 + 52 + 1);
 }
 
 TEST(StepModel, AKernelWithoutATimeIsAnError) {
@@ -200,9 +194,7 @@ StepModel Tutorial() {
 Link Over(absl::string_view link) { return Link::Find(link).value(); }
 
 Prediction PredictOrFail(const Link& link, int64_t processes, double straggling = 0) {
-  const auto prediction = Predict(Tutorial(), link, straggling, processes);
-  EXPECT_TRUE(prediction.ok()) << prediction.status();
-  return prediction.value_or(Prediction());
+  return ValueOf(Predict(Tutorial(), link, straggling, processes));
 }
 
 // Messages take about as long as over ib100.

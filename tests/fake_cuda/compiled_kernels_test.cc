@@ -1,5 +1,4 @@
 // Kernels that NVRTC compiles, on disk.
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <cstdio>
@@ -50,9 +49,7 @@ class CompiledKernelsTest : public testing::Test {
   // Devices that know no kernel yet, as in a new process.
   void Reopen() {
     devices_ = DeviceSet();
-    auto devices = DeviceSet::Open("gpu:2");
-    ASSERT_TRUE(devices.ok()) << devices.status();
-    devices_ = *std::move(devices);
+    ASSERT_OK_AND_ASSIGN(devices_, DeviceSet::Open("gpu:2"));
   }
   absl::Status Compile(int which, int gpu = 0) {
     const auto kernel = devices_.device(1 + gpu).CompileKernel(Source(which));

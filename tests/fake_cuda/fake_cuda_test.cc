@@ -1,8 +1,6 @@
 // Tests of the CUDA back-end against faults of machines and drivers.
 #include "tests/fake_cuda/fake_cuda.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
@@ -19,6 +17,7 @@
 #include "framework/device/device_set.h"
 #include "framework/device/gpu_support.h"
 #include "tests/framework/device/backend.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

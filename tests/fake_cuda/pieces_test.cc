@@ -1,6 +1,4 @@
 // Steps that are replayed whole and in pieces on CUDA's streams, events and graphs, over the fake of its runtime.
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -19,7 +17,7 @@
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/framework/runtime/collective_ops.h"
 #include "tests/framework/runtime/uncaptured_collective.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -116,8 +114,7 @@ class FakeCudaPieces : public testing::Test {
         {.collectives = [this, captured](CollectiveSpec spec) { return MakeCollective(spec, captured); },
          .replay = replay});
     EXPECT_TRUE(session.ok()) << session.status();
-    auto step = (*session)->Prepare(feeds_, fetches_);
-    EXPECT_TRUE(step.ok()) << step.status();
+    auto step = ValueOf((*session)->Prepare(feeds_, fetches_));
     std::vector<std::vector<double>> results;
     for (int i = 0; i < 12; ++i) {
       std::minstd_rand random(TestSeed() + i);
@@ -128,12 +125,11 @@ class FakeCudaPieces : public testing::Test {
           batch.back().data<float>()[k] = static_cast<float>(1 + random() % 1000);
         }
       }
-      const absl::Status status = (*step)->Run(batch);
-      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(step->Run(batch), absl::OkStatus());
       if (i % 3 != 2) continue;
-      for (int r = 0; r < kCards; ++r) results.push_back((*step)->fetched(r).ToDoubles());
+      for (int r = 0; r < kCards; ++r) results.push_back(step->fetched(r).ToDoubles());
     }
-    EXPECT_EQ((*step)->replays(), replay);
+    EXPECT_EQ(step->replays(), replay);
     return results;
   }
 

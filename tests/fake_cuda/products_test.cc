@@ -1,6 +1,4 @@
 // Products by cuBLASLt, and the choice of the fastest algorithm, over fakes of cuBLASLt and CUDA's runtime.
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -10,6 +8,7 @@
 #include "ops/cublas/matmul.h"
 #include "tests/fake_cuda/fake_cublas.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops {
 namespace {
@@ -53,21 +52,19 @@ TEST_F(ProductsTest, WhatCublasDoesNotHaveIsUnimplemented) {
 
 TEST_F(ProductsTest, AlgorithmsThatCannotRunAreLeftOut) {
   TheHeuristic().states = {CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_SUCCESS};
-  const auto core = Make({.m = 2, .n = 3, .k = 4});
-  ASSERT_TRUE(core.ok()) << core.status();
-  RunOnce(*core, {});
+  ASSERT_OK_AND_ASSIGN(const auto core, Make({.m = 2, .n = 3, .k = 4}));
+  RunOnce(core, {});
   ASSERT_EQ(Runs().size(), 1u);
   EXPECT_EQ(Runs()[0].algorithm, 1u);
 }
 
 TEST_F(ProductsTest, TheHeuristicKnowsThatThereIsABias) {
-  const auto core = Make({.m = 2, .n = 3, .k = 4, .end = GpuMatMulEnd::kBiasRelu});
-  ASSERT_TRUE(core.ok()) << core.status();
+  ASSERT_OK_AND_ASSIGN(const auto core, Make({.m = 2, .n = 3, .k = 4, .end = GpuMatMulEnd::kBiasRelu}));
   EXPECT_EQ(TheHeuristic().epilogue, CUBLASLT_EPILOGUE_RELU_BIAS);
   EXPECT_NE(TheHeuristic().bias, nullptr);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(TheHeuristic().bias) % 64, 0u);
   const float bias = 1;
-  RunOnce(*core, {.bias = &bias});
+  RunOnce(core, {.bias = &bias});
   EXPECT_EQ(Runs().at(0).bias, &bias);
 }
 
@@ -97,18 +94,17 @@ TEST_F(ProductsTest, EndsAreEpiloguesWithTheirOperands) {
                                  {GpuMatMulEnd::kBiasGrad, CUBLASLT_EPILOGUE_BGRADA, true, false}}) {
     TheHeuristic() = {};
     Runs().clear();
-    const auto core = Make({.m = 2, .n = 16, .k = 4, .end = of.end});
-    ASSERT_TRUE(core.ok()) << core.status();
+    ASSERT_OK_AND_ASSIGN(const auto core, Make({.m = 2, .n = 16, .k = 4, .end = of.end}));
     EXPECT_EQ(TheHeuristic().epilogue, of.epilogue);
     EXPECT_EQ(TheHeuristic().bias != nullptr, of.row);
     EXPECT_EQ(TheHeuristic().aux != nullptr, of.matrix);
     EXPECT_EQ(TheHeuristic().aux_stride, of.matrix ? 16 : 0);
     const bool gradient = of.end == GpuMatMulEnd::kBiasGrad;
-    RunOnce(*core, {.b = &row,
-                    .y = &y,
-                    .bias = of.row && !gradient ? &row : nullptr,
-                    .x = of.matrix ? &matrix : nullptr,
-                    .dbias = gradient ? &row : nullptr});
+    RunOnce(core, {.b = &row,
+                   .y = &y,
+                   .bias = of.row && !gradient ? &row : nullptr,
+                   .x = of.matrix ? &matrix : nullptr,
+                   .dbias = gradient ? &row : nullptr});
     ASSERT_EQ(Runs().size(), 1u);
     EXPECT_EQ(Runs()[0].first, &row);
     EXPECT_EQ(Runs()[0].result, &y);

@@ -1,6 +1,4 @@
 // Compares the sizes of the top folders with budget.txt.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -10,6 +8,8 @@
 #include <map>
 #include <sstream>
 #include <string>
+
+#include "tests/main/testing.h"
 
 namespace belfry::layering {
 namespace {

@@ -1,5 +1,3 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -10,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/layering/check_tree.h"
 #include "tests/layering/literals.h"
+#include "tests/main/testing.h"
 
 namespace belfry::layering {
 namespace {

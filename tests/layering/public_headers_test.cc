@@ -6,11 +6,9 @@
 #include <set>
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/main/testing.h"
 
 namespace belfry::layering {
 namespace {

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "framework/graph/graph.h"
 #include "framework/graph/scope.h"
 #include "framework/runtime/session.h"
@@ -17,7 +15,7 @@
 #include "ops/math.h"
 #include "ops/state.h"
 #include "optim/apply.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::models {
 
@@ -46,11 +44,8 @@ class ModelTest : public ::testing::Test {
   void Start() {
     const Node* initialize = InitializeVariables(scope_);
     ASSERT_TRUE(graph_.status().ok()) << graph_.status();
-    auto session = Session::Create(graph_, devices_);
-    ASSERT_TRUE(session.ok()) << session.status();
-    session_ = *std::move(session);
-    const absl::Status status = session_->RunTarget(initialize);
-    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_OK_AND_ASSIGN(session_, Session::Create(graph_, devices_));
+    ASSERT_EQ(session_->RunTarget(initialize), absl::OkStatus());
   }
   std::vector<Tensor> Run(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
                           const std::vector<const Node*>& targets = {}) {

@@ -4,13 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/graph/graph.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "optim/adam.h"
 #include "optim/descent.h"
+#include "tests/main/testing.h"
 #include "tests/optim/graph_runner.h"
 
 namespace belfry::optim {

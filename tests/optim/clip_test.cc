@@ -7,10 +7,9 @@
 
 #include "framework/base/parallel.h"
 #include "framework/graph/graph.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "ops/array.h"
 #include "ops/training.h"
+#include "tests/main/testing.h"
 #include "tests/optim/graph_runner.h"
 
 namespace belfry::optim {

@@ -4,13 +4,12 @@
 
 #include "framework/graph/graph.h"
 #include "framework/graph/variable.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/training.h"
 #include "optim/clip.h"
 #include "optim/lars.h"
+#include "tests/main/testing.h"
 #include "tests/optim/graph_runner.h"
 
 namespace belfry::optim {

@@ -1,8 +1,7 @@
 #include "tests/optim/graph_runner.h"
 
-#include <gtest/gtest.h>
-
 #include "framework/compiler/eager.h"
+#include "tests/main/testing.h"
 
 namespace belfry::optim {
 

@@ -5,14 +5,13 @@
 #include <limits>
 
 #include "framework/graph/graph.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/state.h"
 #include "optim/adam.h"
 #include "optim/global_step.h"
 #include "optim/moving_average.h"
+#include "tests/main/testing.h"
 #include "tests/optim/graph_runner.h"
 
 namespace belfry::optim {
@@ -143,10 +142,9 @@ TEST_F(LossScaleTest, RefusesOptionsOutOfRange) {
 TEST(ParseLossScale, TakesWhatItSays) {
   EXPECT_FALSE(ParseLossScale("none")->has_value());
   EXPECT_TRUE(ParseLossScale("dynamic")->value().dynamic);
-  const auto fixed = ParseLossScale("128");
-  ASSERT_TRUE(fixed.ok()) << fixed.status();
-  EXPECT_FALSE((*fixed)->dynamic);
-  EXPECT_EQ((*fixed)->initial, 128);
+  ASSERT_OK_AND_ASSIGN(const auto fixed, ParseLossScale("128"));
+  EXPECT_FALSE(fixed->dynamic);
+  EXPECT_EQ(fixed->initial, 128);
   for (const char* text : {"", "0", "-1", "nan", "inf", "1e40", "128x", "Dynamic"}) {
     EXPECT_EQ(ParseLossScale(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }

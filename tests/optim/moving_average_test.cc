@@ -4,12 +4,11 @@
 #include <algorithm>
 
 #include "framework/graph/graph.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "ops/array.h"
 #include "ops/state.h"
 #include "optim/apply.h"
 #include "optim/global_step.h"
+#include "tests/main/testing.h"
 #include "tests/optim/graph_runner.h"
 
 namespace belfry::optim {

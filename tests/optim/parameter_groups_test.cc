@@ -5,14 +5,13 @@
 #include <vector>
 
 #include "framework/graph/graph.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "optim/adam.h"
 #include "optim/apply.h"
 #include "optim/descent.h"
 #include "optim/lars.h"
+#include "tests/main/testing.h"
 #include "tests/optim/graph_runner.h"
 
 namespace belfry::optim {

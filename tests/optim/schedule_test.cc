@@ -5,11 +5,10 @@
 #include <cmath>
 #include <functional>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "ops/array.h"
 #include "optim/global_step.h"
 #include "optim/optimizer.h"
+#include "tests/main/testing.h"
 #include "tests/optim/graph_runner.h"
 
 namespace belfry::optim {

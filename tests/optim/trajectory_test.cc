@@ -5,8 +5,6 @@
 #include <vector>
 
 #include "framework/graph/graph.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
@@ -19,6 +17,7 @@
 #include "optim/lookahead.h"
 #include "optim/muon.h"
 #include "optim/rmsprop.h"
+#include "tests/main/testing.h"
 #include "tests/optim/graph_runner.h"
 
 namespace belfry::optim {

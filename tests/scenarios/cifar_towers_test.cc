@@ -1,6 +1,5 @@
 // S7: the CIFAR-10 tower trainer, on CIFAR-10 itself if the environment variable BELFRY_CIFAR10 names its directory,
 // otherwise on the generated set.
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -18,6 +17,7 @@
 #include "ops/builtin_ops.h"
 #include "optim/descent.h"
 #include "tests/framework/base/same_bits.h"
+#include "tests/main/testing.h"
 #include "trainers/datasets/cifar10.h"
 #include "trainers/datasets/textures.h"
 
@@ -29,8 +29,7 @@ using models::VariableUpdate;
 // In a directory of this process only; the files are read whole and then removed.
 data::Cifar10 Generated(int64_t images) {
   const std::string directory = absl::StrCat(testing::TempDir(), "/belfry_scenario_", getpid());
-  const absl::Status status = data::WriteTextures(directory, {.training_images = images, .test_images = 10});
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(data::WriteTextures(directory, {.training_images = images, .test_images = 10}), absl::OkStatus());
   data::Cifar10 result = data::OpenCifar10(directory).value();
   std::filesystem::remove_all(directory);
   return result;
@@ -122,32 +121,28 @@ TEST(ScenarioCifar, OneTowerIsTheTutorials) {
 }
 
 TEST(ScenarioCifar, FourTowersEqualOneAndRepeatBitByBit) {
-  const absl::StatusOr<Training> first = Train(*Images().train, {.towers = 4});
-  ASSERT_TRUE(first.ok()) << first.status();
-  ExpectSameLosses(OneTower(), *first, "4 towers");
-  for (int t = 1; t < 4; ++t) EXPECT_TRUE(SameBits(first->variables[0], first->variables[t])) << "tower " << t;
+  ASSERT_OK_AND_ASSIGN(const Training first, Train(*Images().train, {.towers = 4}));
+  ExpectSameLosses(OneTower(), first, "4 towers");
+  for (int t = 1; t < 4; ++t) EXPECT_TRUE(SameBits(first.variables[0], first.variables[t])) << "tower " << t;
 
-  const absl::StatusOr<Training> second = Train(*Images().train, {.towers = 4});
-  ASSERT_TRUE(second.ok()) << second.status();
-  EXPECT_EQ(first->losses, second->losses);
-  EXPECT_TRUE(SameBits(first->variables[0], second->variables[0]));
+  ASSERT_OK_AND_ASSIGN(const Training second, Train(*Images().train, {.towers = 4}));
+  EXPECT_EQ(first.losses, second.losses);
+  EXPECT_TRUE(SameBits(first.variables[0], second.variables[0]));
 }
 
 TEST(ScenarioCifar, AtTheTutorialsLearningRate) {
   const Experiment one = {.steps = 15, .batch_size = 32, .learning_rate = 0.1};
   Experiment four = one;
   four.towers = 4;
-  const auto expected = Train(*Images().train, one), actual = Train(*Images().train, four);
-  ASSERT_TRUE(expected.ok()) << expected.status();
+  ASSERT_OK_AND_ASSIGN(const auto expected, Train(*Images().train, one), actual = Train(*Images().train, four));
   ASSERT_TRUE(actual.ok()) << actual.status();
-  ExpectSameLosses(*expected, *actual, "learning rate 0.1");
+  ExpectSameLosses(expected, *actual, "learning rate 0.1");
 }
 
 TEST(ScenarioCifar, TwoTowersStayAlike) {
-  const absl::StatusOr<Training> training = Train(*Images().train, {.towers = 2, .steps = 20, .batch_size = 32});
-  ASSERT_TRUE(training.ok()) << training.status();
-  EXPECT_TRUE(SameBits(training->variables[0], training->variables[1]));
-  EXPECT_FALSE(SameBits(training->variables[0], OneTower().variables[0])) << "after other steps";
+  ASSERT_OK_AND_ASSIGN(const Training training, Train(*Images().train, {.towers = 2, .steps = 20, .batch_size = 32}));
+  EXPECT_TRUE(SameBits(training.variables[0], training.variables[1]));
+  EXPECT_FALSE(SameBits(training.variables[0], OneTower().variables[0])) << "after other steps";
 }
 
 TEST(ScenarioCifar, ParameterDeviceGivesTheSameLosses) {

@@ -1,10 +1,8 @@
 // S6: towers with collections.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "examples/multi_gpu_model.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -23,9 +21,7 @@ struct Program {
     train_op = MultiGpuModel(root.NameScope("train"), CpuDevices(towers));
     BuildModel(root.NameScope("test").Device("/cpu:0").ReuseVariables(Reuse::kAlways), 0, kTestModels);
     const Node* initialize = InitializeVariables(root);
-    auto created = Session::Create(graph, devices);
-    EXPECT_TRUE(created.ok()) << created.status();
-    session = *std::move(created);
+    session = ValueOf(Session::Create(graph, devices));
     EXPECT_TRUE(session->RunTarget(initialize).ok());
   }
 
@@ -64,10 +60,9 @@ TEST(ScenarioCollections, VariablesAreShared) {
 TEST(ScenarioCollections, TestingRunsNothingOfTheTrainingTowers) {
   const Program program(2);
   const Tower test = program.graph.GetTowers(kTestModels)[0];
-  const auto step = program.session->Prepare({{test.inputs[0], {5, 2}}, {test.inputs[1], {5}}},
-                                             program.graph.GetCollection(kLossCollection, "test"));
-  ASSERT_TRUE(step.ok()) << step.status();
-  for (const ProgramNode& node : (*step)->plan().program.nodes) {
+  ASSERT_OK_AND_ASSIGN(const auto step, program.session->Prepare({{test.inputs[0], {5, 2}}, {test.inputs[1], {5}}},
+                                                                 program.graph.GetCollection(kLossCollection, "test")));
+  for (const ProgramNode& node : step->plan().program.nodes) {
     EXPECT_FALSE(absl::StartsWith(node.name, "train/")) << node.name;
     EXPECT_EQ(node.device, 0) << node.name;
   }
@@ -116,11 +111,10 @@ TEST(ScenarioCollections, TheMergedSummariesOfAllTowersAreLossAndAccuracy) {
   const std::vector<Output> merged = program.graph.GetCollection(kMergeSummary, "train");
   std::vector<Output> fetches = merged;
   for (const Output& loss : program.graph.GetCollection(kLossCollection, "train")) fetches.push_back(loss);
-  const auto values = program.session->Run(feeds, fetches);
-  ASSERT_TRUE(values.ok()) << values.status();
-  const float losses[] = {(*values)[2].scalar<float>(), (*values)[3].scalar<float>()};
+  ASSERT_OK_AND_ASSIGN(const auto values, program.session->Run(feeds, fetches));
+  const float losses[] = {values[2].scalar<float>(), values[3].scalar<float>()};
   const auto read = [&](ops::TowerSummaries towers) {
-    return ops::ReadSummaries(merged, absl::MakeConstSpan(*values).subspan(0, 2), towers).value().scalars;
+    return ops::ReadSummaries(merged, absl::MakeConstSpan(values).subspan(0, 2), towers).value().scalars;
   };
   const auto mean = read(ops::TowerSummaries::kMean);
   ASSERT_EQ(mean.size(), 2u);

@@ -1,8 +1,6 @@
 // S1: devices and their names.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "framework/device/device_set.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

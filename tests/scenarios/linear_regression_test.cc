@@ -1,6 +1,4 @@
 // S5: linear regression on a chosen device.
-#include <gtest/gtest.h>
-
 #include <array>
 #include <memory>
 
@@ -10,6 +8,7 @@
 #include "ops/builtin_ops.h"
 #include "optim/apply.h"
 #include "optim/descent.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -23,13 +22,9 @@ struct Regression {
     train = optim::ApplyGradients(scope, optim::GradientDescent({.learning_rate = 0.01}),
                                   optim::ComputeGradients(scope, model.loss, optim::TrainableVariables(scope)));
     const Node* initialize = InitializeVariables(scope);
-    auto created = Session::Create(graph, devices);
-    EXPECT_TRUE(created.ok()) << created.status();
-    session = *std::move(created);
+    session = ValueOf(Session::Create(graph, devices));
     EXPECT_TRUE(session->RunTarget(initialize).ok());
-    auto prepared = session->Prepare({{x, {7}}, {out, {7}}}, {model.loss, model.weight, model.bias}, {train});
-    EXPECT_TRUE(prepared.ok()) << prepared.status();
-    step = *std::move(prepared);
+    step = ValueOf(session->Prepare({{x, {7}}, {out, {7}}}, {model.loss, model.weight, model.bias}, {train}));
   }
 
   // The loss, the weight and the bias before the step's update.

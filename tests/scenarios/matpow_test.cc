@@ -1,13 +1,11 @@
 // S4: A^n + B^n on one device and on two.
-#include <gtest/gtest.h>
-
 #include <random>
 
 #include "framework/runtime/session.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

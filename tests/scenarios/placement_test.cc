@@ -1,7 +1,4 @@
 // S2: placement, with its log.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +6,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -32,10 +30,9 @@ Product Build(const Scope& operands, const Scope& product) {
 }
 
 void ExpectProduct(Session& session, const Product& p) {
-  const auto result = session.Run({p.c});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ((*result)[0].shape(), Shape({2, 2}));
-  EXPECT_EQ((*result)[0].ToDoubles(), (std::vector<double>{22, 28, 49, 64}));
+  ASSERT_OK_AND_ASSIGN(const auto result, session.Run({p.c}));
+  EXPECT_EQ(result[0].shape(), Shape({2, 2}));
+  EXPECT_EQ(result[0].ToDoubles(), (std::vector<double>{22, 28, 49, 64}));
 }
 
 TEST(ScenarioPlacement, LogOfOneDevice) {
@@ -99,10 +96,11 @@ TEST(ScenarioPlacement, SoftPlacementRunsTheSameProgramAndSaysSo) {
   const Scope scope = Scope(graph).Device("/gpu:2");
   const Product p = Build(scope, scope);
   std::ostringstream log;
-  const auto session = Session::Create(
-      graph, devices, {.allow_soft_placement = true, .log_device_placement = true, .placement_log = &log});
-  ASSERT_TRUE(session.ok()) << session.status();
-  ExpectProduct(**session, p);
+  ASSERT_OK_AND_ASSIGN(
+      const auto session,
+      Session::Create(graph, devices,
+                      {.allow_soft_placement = true, .log_device_placement = true, .placement_log = &log}));
+  ExpectProduct(*session, p);
   EXPECT_THAT(log.str(), AllOf(HasSubstr("b: /job:localhost/replica:0/task:0/cpu:0\n"),
                                HasSubstr("not on '/gpu:2' as requested"), HasSubstr("there is no such device")));
 }

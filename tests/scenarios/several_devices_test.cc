@@ -1,13 +1,11 @@
 // S3: several devices by hand.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <sstream>
 
 #include "framework/runtime/session.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -25,12 +23,11 @@ TEST(ScenarioSeveralDevices, ProductsOnTwoDevicesAndTheirSum) {
   }
   const Output sum = ops::AddN(root.Device("/cpu:0"), c);
   std::ostringstream log;
-  const auto session = Session::Create(graph, devices, {.log_device_placement = true, .placement_log = &log});
-  ASSERT_TRUE(session.ok()) << session.status();
-  const auto result = (*session)->Run({sum});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ((*result)[0].shape(), Shape({2, 2}));
-  EXPECT_EQ((*result)[0].ToDoubles(), (std::vector<double>{44, 56, 98, 128}));
+  ASSERT_OK_AND_ASSIGN(const auto session,
+                       Session::Create(graph, devices, {.log_device_placement = true, .placement_log = &log}));
+  ASSERT_OK_AND_ASSIGN(const auto result, session->Run({sum}));
+  EXPECT_EQ(result[0].shape(), Shape({2, 2}));
+  EXPECT_EQ(result[0].ToDoubles(), (std::vector<double>{44, 56, 98, 128}));
   EXPECT_THAT(log.str(), ::testing::EndsWith("Const_3: /job:localhost/replica:0/task:0/cpu:2\n"
                                              "Const_2: /job:localhost/replica:0/task:0/cpu:2\n"
                                              "MatMul_1: /job:localhost/replica:0/task:0/cpu:2\n"

@@ -1,6 +1,4 @@
 // S9: softmax with temperature.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -9,7 +7,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/nn.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -20,11 +18,9 @@ Tensor Softmax(const Tensor& logits, int64_t axis, double temperature) {
   const Scope scope(graph);
   const Output x = ops::Placeholder(scope, DType::kFloat32, logits.shape());
   const Output y = ops::Softmax(scope, x, {.axis = axis, .temperature = temperature});
-  const auto session = Session::Create(graph, devices);
-  EXPECT_TRUE(session.ok()) << session.status();
-  auto result = (*session)->Run({{x, logits}}, {y});
-  EXPECT_TRUE(result.ok()) << result.status();
-  return (*result)[0];
+  const auto session = ValueOf(Session::Create(graph, devices));
+  auto result = ValueOf(session->Run({{x, logits}}, {y}));
+  return result[0];
 }
 
 Tensor RandomLogits(const Shape& shape) {

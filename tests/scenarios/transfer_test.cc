@@ -1,7 +1,4 @@
 // S8: a graph on several devices, and the transfers between them.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +6,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -29,11 +27,9 @@ TEST(ScenarioTransfer, EachTensorOncePerDestination) {
   const Output sum = ops::AddN(on[0].Named("sum"), {y, ops::Sub(on[1].Named("w"), x, y), z});
   ASSERT_TRUE(unused.valid());
 
-  const auto session = Session::Create(graph, devices);
-  ASSERT_TRUE(session.ok()) << session.status();
-  const auto step = (*session)->Prepare({{fed, {5, 3}}}, {sum});
-  ASSERT_TRUE(step.ok()) << step.status();
-  const Plan& plan = (*step)->plan();
+  ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(graph, devices));
+  ASSERT_OK_AND_ASSIGN(const auto step, session->Prepare({{fed, {5, 3}}}, {sum}));
+  const Plan& plan = step->plan();
 
   constexpr size_t kBytes = 5 * 3 * sizeof(float);
   std::multiset<std::string> moves;
@@ -56,10 +52,10 @@ TEST(ScenarioTransfer, EachTensorOncePerDestination) {
 
   Tensor value(DType::kFloat32, {5, 3});
   for (int i = 0; i < 15; ++i) value.data<float>()[i] = static_cast<float>(i - 7);
-  ASSERT_TRUE((*step)->Run({value}).ok());
+  ASSERT_TRUE(step->Run({value}).ok());
   for (int i = 0; i < 15; ++i) {
     const double square = (i - 7) * (i - 7);
-    EXPECT_EQ((*step)->fetched(0).data<float>()[i], square + 3 * square * square) << i;
+    EXPECT_EQ(step->fetched(0).data<float>()[i], square + 3 * square * square) << i;
   }
 }
 

@@ -1,11 +1,11 @@
 // The fixture of the tests of simulated runs.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 
+#include "tests/main/testing.h"
 #include "tests/simulation/training.h"
 
 namespace belfry::simulation {

@@ -1,6 +1,4 @@
 // The simulation itself: virtual threads and clocks, and that it finds what is wrong.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pthread.h>
 
 #include <algorithm>

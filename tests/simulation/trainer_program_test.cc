@@ -1,7 +1,4 @@
 // Simulated runs of the product's Session and Trainer.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <map>
 #include <string>

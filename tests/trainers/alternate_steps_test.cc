@@ -1,7 +1,4 @@
 // Several training steps in one run, and a run that goes on by itself.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>

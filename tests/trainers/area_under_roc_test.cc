@@ -4,9 +4,7 @@
 #include <random>
 #include <vector>
 
-#include <gtest/gtest.h>
-
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::trainers {
 namespace {

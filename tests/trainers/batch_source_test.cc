@@ -1,8 +1,5 @@
 #include "framework/data/batch_source.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -91,15 +88,13 @@ absl::StatusOr<double> Train(int64_t steps, const std::string& directory, const 
 TEST(BatchSource, OfOnesOwnTrainsAndResumes) {
   const TemporaryFolder folder;
   const std::string whole = folder / "whole", parts = folder / "parts";
-  const auto loss = Train(kBatches, whole, nullptr);
-  ASSERT_TRUE(loss.ok()) << loss.status();
-  EXPECT_LT(*loss, 2);  // 4.4 at first
+  ASSERT_OK_AND_ASSIGN(const auto loss, Train(kBatches, whole, nullptr));
+  EXPECT_LT(loss, 2);  // 4.4 at first
   ASSERT_TRUE(Train(4, parts, nullptr).ok());
   const io::Checkpoint checkpoint = io::LoadLatestCheckpoint(CheckpointFolder(parts)).value();
   EXPECT_EQ(checkpoint.metadata.at("stream.next"), "4");
-  const auto resumed = Train(kBatches, parts, &checkpoint);
-  ASSERT_TRUE(resumed.ok()) << resumed.status();
-  EXPECT_EQ(*resumed, *loss);
+  ASSERT_OK_AND_ASSIGN(const auto resumed, Train(kBatches, parts, &checkpoint));
+  EXPECT_EQ(resumed, loss);
 }
 
 TEST(BatchSource, AnotherSplitOfItsBatchesIsAnError) {

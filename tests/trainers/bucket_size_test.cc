@@ -1,12 +1,10 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "framework/base/status.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/collective/fake_world.h"
+#include "tests/main/testing.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/program/training_program.h"
 

@@ -8,9 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/collective/world_collective.h"

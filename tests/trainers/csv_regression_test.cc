@@ -6,15 +6,11 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/status.h"
 #include "spdlog/fmt/fmt.h"
 #include "tests/framework/io/io_testing.h"
-#include "tests/main/seed.h"
 
 namespace belfry::trainers {
 namespace {
@@ -54,13 +50,12 @@ TEST(CsvRegression, TheFormulaPredictsDataFarFromZero) {
     rows.push_back({x, z, 2 * x - 3 * z + 5});
     text += fmt::format("{:.17g},{:.17g},{:.17g}\n", rows[i][0], rows[i][1], rows[i][2]);
   }
-  const auto plane = Fit(text, 0.1);
-  ASSERT_TRUE(plane.ok()) << plane.status();
-  EXPECT_GT(plane->r2, 0.999999);
-  const std::vector<double> numbers = NumbersIn(plane->formula);
-  ASSERT_EQ(numbers.size(), 3u) << plane->formula;
+  ASSERT_OK_AND_ASSIGN(const auto plane, Fit(text, 0.1));
+  EXPECT_GT(plane.r2, 0.999999);
+  const std::vector<double> numbers = NumbersIn(plane.formula);
+  ASSERT_EQ(numbers.size(), 3u) << plane.formula;
   for (const std::vector<double>& row : rows) {
-    EXPECT_NEAR(numbers[0] * row[0] + numbers[1] * row[1] + numbers[2], row[2], 1e-3) << plane->formula;
+    EXPECT_NEAR(numbers[0] * row[0] + numbers[1] * row[1] + numbers[2], row[2], 1e-3) << plane.formula;
   }
 }
 
@@ -70,16 +65,14 @@ TEST(CsvRegression, TheFormulaIsShortWhereThatPredictsTheSame) {
     const int a = i * 7 % 11, b = i * 5 % 13;
     text += fmt::format("{},{},{}\n", a, b, 3 * a - 2 * b + 100);
   }
-  const auto plane = Fit(text, 0.1);
-  ASSERT_TRUE(plane.ok()) << plane.status();
-  EXPECT_EQ(plane->formula, "y =\n  +3 * a\n  -2 * b\n  +100\n");
+  ASSERT_OK_AND_ASSIGN(const auto plane, Fit(text, 0.1));
+  EXPECT_EQ(plane.formula, "y =\n  +3 * a\n  -2 * b\n  +100\n");
 }
 
 // A constant target, and a column of zeros, have no spread to compare with.
 TEST(CsvRegression, TheFormulaOfConstants) {
-  const auto plane = Fit("a,y\n0,0.1\n0,0.1\n", 0.1);
-  ASSERT_TRUE(plane.ok()) << plane.status();
-  EXPECT_EQ(plane->formula, "y =\n  +0 * a\n  +0.1\n");
+  ASSERT_OK_AND_ASSIGN(const auto plane, Fit("a,y\n0,0.1\n0,0.1\n", 0.1));
+  EXPECT_EQ(plane.formula, "y =\n  +0 * a\n  +0.1\n");
 }
 
 // The weight of such a feature, in the units of the file, is no double.
@@ -87,9 +80,8 @@ TEST(CsvRegression, RefusesAFeatureOfSubnormalNumbers) {
   const auto plane = Fit("a,b,y\n1,1e-320,1\n2,2e-320,2\n3,3e-320,3\n", 0.1);
   EXPECT_EQ(plane.status().code(), absl::StatusCode::kInvalidArgument) << plane.status();
   EXPECT_THAT(std::string(plane.status().message()), testing::HasSubstr("t.csv: column 'b': its numbers differ by no"));
-  const auto small = Fit("a,y\n1e-300,1\n2e-300,2\n3e-300,3\n", 0.1);
-  ASSERT_TRUE(small.ok()) << small.status();
-  EXPECT_NEAR(small->weights[0], 1e300, 1e296);
+  ASSERT_OK_AND_ASSIGN(const auto small, Fit("a,y\n1e-300,1\n2e-300,2\n3e-300,3\n", 0.1));
+  EXPECT_NEAR(small.weights[0], 1e300, 1e296);
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "framework/base/cores.h"
 #include "tests/fake_gpu/fake_gpu.h"
+#include "tests/main/testing.h"
 #include "trainers/program/training_program.h"
 
 namespace belfry::trainers {

@@ -1,9 +1,6 @@
 // Metrics against their formulae, computed here over all examples at once.
 #include "trainers/loop/dataset_metrics.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <map>
 #include <memory>
@@ -18,7 +15,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "tests/framework/collective/fake_world.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::trainers {
 namespace {
@@ -38,9 +35,7 @@ Evaluation Evaluate(const Tensor& outputs, const Tensor& labels, const std::vect
       [](const Scope&, const models::Batch& examples) -> absl::StatusOr<Output> { return examples["outputs"]; },
       metrics);
   const auto session = Session::Create(graph, devices).value();
-  const auto evaluation = all.Run(*session, *dataset, {}, batch, world);
-  EXPECT_TRUE(evaluation.ok()) << evaluation.status();
-  return evaluation.ok() ? *evaluation : Evaluation();
+  return ValueOf(all.Run(*session, *dataset, {}, batch, world));
 }
 
 std::map<std::string, double> Values(const Evaluation& evaluation) {

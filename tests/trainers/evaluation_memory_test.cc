@@ -7,9 +7,6 @@
 #include <fstream>
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "tests/trainers/experiment.h"
 #include "trainers/program/trainer.h"
 

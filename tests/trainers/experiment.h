@@ -5,8 +5,6 @@
 #include <random>
 #include <string>
 
-#include <gtest/gtest.h>
-
 #include "framework/data/in_memory.h"
 #include "framework/data/prefetcher.h"
 #include "models/layers/losses.h"
@@ -16,6 +14,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "optim/descent.h"
+#include "tests/main/testing.h"
 #include "trainers/loop/evaluator.h"
 
 namespace belfry::trainers {
@@ -74,9 +73,7 @@ struct Experiment {
         input->fields(), [](const Scope& scope, const models::Batch& batch) -> absl::StatusOr<Output> {
           return models::Mlp(scope, batch["point"], {.hidden = {8}, .classes = kClasses, .training = false});
         });
-    auto made = Session::Create(graph, devices, {.collectives = averager, .recheck = recheck});
-    EXPECT_TRUE(made.ok()) << made.status();
-    session = *std::move(made);
+    session = ValueOf(Session::Create(graph, devices, {.collectives = averager, .recheck = recheck}));
   }
 
   std::unique_ptr<data::Dataset> dataset;

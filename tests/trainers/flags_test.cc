@@ -1,10 +1,8 @@
 #include "trainers/flags/flags.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 
+#include "tests/main/testing.h"
 #include "trainers/recipes/recipes.h"
 
 namespace belfry::trainers {

@@ -1,7 +1,5 @@
 #include "trainers/pictures/recipe.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <map>
 #include <string>
@@ -11,6 +9,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "optim/apply.h"
+#include "tests/main/testing.h"
 #include "tests/optim/graph_runner.h"
 
 namespace belfry::trainers {

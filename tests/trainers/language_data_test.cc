@@ -2,11 +2,9 @@
 
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/str_cat.h"
 #include "framework/io/file.h"
+#include "tests/main/testing.h"
 
 namespace belfry::trainers {
 namespace {
@@ -61,18 +59,16 @@ TEST(TextPrinter, HoldsCharactersBackUntilTheyAreWhole) {
 TEST(LanguageData, IsTextThroughATokenizer) {
   const std::string tokenizer = absl::StrCat(BELFRY_SOURCE_ROOT, "/tests/framework/data/tokenizers/gpt2.json");
   const std::string readme = absl::StrCat(BELFRY_SOURCE_ROOT, "/README.md");
-  const auto data = OpenLanguageData({.path = readme, .tokenizer = tokenizer});
-  ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->vocabulary, 500);
-  EXPECT_EQ(data->unit(), "token");
-  EXPECT_EQ(data->TextEnd(), 0);
-  const auto prompt = ParsePrompt(*data, "The tower, \xE2\x82\xAC");
-  ASSERT_TRUE(prompt.ok());
-  EXPECT_LT(prompt->size(), 14u);
-  EXPECT_EQ(TokensText(*data, *prompt), "The tower, \xE2\x82\xAC");
-  TextPrinter printer(*data);
+  ASSERT_OK_AND_ASSIGN(const auto data, OpenLanguageData({.path = readme, .tokenizer = tokenizer}));
+  EXPECT_EQ(data.vocabulary, 500);
+  EXPECT_EQ(data.unit(), "token");
+  EXPECT_EQ(data.TextEnd(), 0);
+  ASSERT_OK_AND_ASSIGN(const auto prompt, ParsePrompt(data, "The tower, \xE2\x82\xAC"));
+  EXPECT_LT(prompt.size(), 14u);
+  EXPECT_EQ(TokensText(data, prompt), "The tower, \xE2\x82\xAC");
+  TextPrinter printer(data);
   std::string text;
-  for (const int32_t token : *prompt) text += printer.Add({token});
+  for (const int32_t token : prompt) text += printer.Add({token});
   EXPECT_EQ(text, "The tower, \xE2\x82\xAC");
   EXPECT_EQ(OpenLanguageData({.tokenizer = tokenizer}).status().code(), absl::StatusCode::kInvalidArgument);
 }
@@ -82,10 +78,9 @@ TEST(LanguageData, IsTokensWithATokenizer) {
   const std::string tokenizer = absl::StrCat(BELFRY_SOURCE_ROOT, "/tests/framework/data/tokenizers/gpt2.json");
   const std::string path = testing::TempDir() + "/belfry_language_data.bin";
   ASSERT_TRUE(io::WriteFile(path, std::string(4000, '\1')).ok());
-  const auto data = OpenLanguageData({.path = path, .vocabulary = 512, .tokenizer = tokenizer});
-  ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->vocabulary, 512);
-  EXPECT_EQ(TokensText(*data, *ParsePrompt(*data, "a b")), "a b");
+  ASSERT_OK_AND_ASSIGN(const auto data, OpenLanguageData({.path = path, .vocabulary = 512, .tokenizer = tokenizer}));
+  EXPECT_EQ(data.vocabulary, 512);
+  EXPECT_EQ(TokensText(data, *ParsePrompt(data, "a b")), "a b");
   EXPECT_THAT(
       std::string(OpenLanguageData({.path = path, .vocabulary = 400, .tokenizer = tokenizer}).status().message()),
       testing::HasSubstr("has 500 tokens, more than --vocabulary=400"));

@@ -1,9 +1,6 @@
 // The search for a learning rate, against a plain loop.
 #include "trainers/loop/learning_rate_finder.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <memory>
 #include <string>

@@ -1,9 +1,6 @@
 // The outputs of a model for a whole dataset, in one process and in several.
 #include "trainers/loop/model_outputs.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +11,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "tests/framework/collective/fake_world.h"
+#include "tests/main/testing.h"
 
 namespace belfry::trainers {
 namespace {
@@ -59,9 +57,8 @@ TEST(ModelOutputs, AreInTheOrderOfTheExamples) {
   for (const bool matrix : {false, true}) {
     const Squares squares(matrix);
     for (const int64_t n : {1, 5, 6, 7, 13}) {
-      const auto rows = squares.outputs->Run(*squares.session, *Numbers(n), /*batch_size=*/6);
-      ASSERT_TRUE(rows.ok()) << rows.status();
-      ExpectSquares(*rows, n, matrix);
+      ASSERT_OK_AND_ASSIGN(const auto rows, squares.outputs->Run(*squares.session, *Numbers(n), /*batch_size=*/6));
+      ExpectSquares(rows, n, matrix);
     }
   }
 }

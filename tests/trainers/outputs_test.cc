@@ -5,8 +5,6 @@
 #include <random>
 #include <set>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -37,8 +35,7 @@ TEST_F(OutputsTest, ATraceOfSomeSteps) {
   Experiment run("cpu:2", /*batch=*/10, 0.1);  // divides the 50 examples: all steps are of one plan
   const std::string file = (folder_ / "trace.json").string();
   const TrainerOptions options{.steps = 20, .quiet = true, .trace = {.first = 5, .last = 8, .file = file}};
-  const absl::Status status = Trainer(*run.session, run.step, *run.input, options).Run();
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(Trainer(*run.session, run.step, *run.input, options).Run(), absl::OkStatus());
   std::ifstream stream(file);
   const nlohmann::json json = nlohmann::json::parse(stream, nullptr, false);
   ASSERT_FALSE(json.is_discarded());
@@ -88,8 +85,7 @@ TEST_F(OutputsTest, EventsDoNotChangeTheRun) {
       ASSERT_GT(options.summaries.size(), 5u);
     }
     Trainer trainer(*run.session, run.step, *run.input, options);
-    const absl::Status status = trainer.Run();
-    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_EQ(trainer.Run(), absl::OkStatus());
     losses[with_events] = trainer.loss();
   }
   EXPECT_EQ(losses[0], losses[1]);
@@ -97,9 +93,8 @@ TEST_F(OutputsTest, EventsDoNotChangeTheRun) {
   bool graph = false;
   for (const auto& entry : fs::directory_iterator(folder_)) {
     if (entry.path().filename().string().find("tfevents") == std::string::npos) continue;
-    const auto file = io::ReadEventFile(entry.path().string());
-    ASSERT_TRUE(file.ok()) << file.status();
-    for (const io::Event& event : file->events) {
+    ASSERT_OK_AND_ASSIGN(const auto file, io::ReadEventFile(entry.path().string()));
+    for (const io::Event& event : file.events) {
       graph = graph || !event.graph_def.empty();
       for (const io::SummaryValue& value : event.values) steps[value.tag].push_back(event.step);
     }
@@ -126,14 +121,13 @@ TEST(Explain, TellsWhatARunCostsAndTheLargestBatch) {
   };
   ASSERT_EQ(steps(12).size(), 3u);  // with the two examples that end an epoch
   const size_t limit = size_t{1} << 20;
-  const auto text = ExplainRun(*run.session, steps, 12, 2, /*examples=*/1 << 20, limit);
-  ASSERT_TRUE(text.ok()) << text.status();
-  EXPECT_THAT(*text, AllOf(HasSubstr("A training step with a batch of 12 on 2 towers"), HasSubstr("CPU:1"),
-                           HasSubstr("Critical path"), HasSubstr("MiB  evaluation"),
-                           HasSubstr("The largest batch that fits into 1.00 MiB")));
-  const size_t at = text->find("about ");
+  ASSERT_OK_AND_ASSIGN(const auto text, ExplainRun(*run.session, steps, 12, 2, /*examples=*/1 << 20, limit));
+  EXPECT_THAT(text, AllOf(HasSubstr("A training step with a batch of 12 on 2 towers"), HasSubstr("CPU:1"),
+                          HasSubstr("Critical path"), HasSubstr("MiB  evaluation"),
+                          HasSubstr("The largest batch that fits into 1.00 MiB")));
+  const size_t at = text.find("about ");
   ASSERT_NE(at, std::string::npos);
-  const int64_t largest = std::stoll(text->substr(at + 6));
+  const int64_t largest = std::stoll(text.substr(at + 6));
   EXPECT_EQ(largest % 2, 0);
   EXPECT_TRUE(FitMemoryLimit(*run.session, steps(largest), limit).ok());
   const absl::Status status = FitMemoryLimit(*run.session, steps(largest + largest / 16 + 8), limit);
@@ -149,11 +143,10 @@ TEST(Explain, ProposesNoBatchBeyondTheData) {
     return TrainingSteps(run.step, batch, batch, {});
   };
   for (const int64_t examples : {51, 50, 33, 32}) {
-    const auto text = ExplainRun(*run.session, steps, 12, 2, examples, std::nullopt);
-    ASSERT_TRUE(text.ok()) << text.status();
-    EXPECT_THAT(*text, HasSubstr(absl::StrCat("A batch of ", examples - examples % 2,
-                                              " fits into the memory of the devices; the data has only ", examples,
-                                              " examples.")));
+    ASSERT_OK_AND_ASSIGN(const auto text, ExplainRun(*run.session, steps, 12, 2, examples, std::nullopt));
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("A batch of ", examples - examples % 2,
+                                             " fits into the memory of the devices; the data has only ", examples,
+                                             " examples.")));
   }
 }
 
@@ -167,9 +160,8 @@ TEST(Explain, CountsTheLastBatchOnlyIfItIsSmaller) {
 TEST(Explain, LinesFitIntoAWindow) {
   Experiment run("cpu:2", 12, 0.1);
   const auto steps = [&](int64_t batch) { return TrainingSteps(run.step, batch, /*last_batch=*/2, {}); };
-  const auto text = ExplainRun(*run.session, steps, 12, 2, 50, std::nullopt);
-  ASSERT_TRUE(text.ok()) << text.status();
-  for (const absl::string_view line : absl::StrSplit(*text, '\n')) EXPECT_LE(line.size(), 100u) << line;
+  ASSERT_OK_AND_ASSIGN(const auto text, ExplainRun(*run.session, steps, 12, 2, 50, std::nullopt));
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) EXPECT_LE(line.size(), 100u) << line;
 }
 
 }  // namespace

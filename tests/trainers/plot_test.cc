@@ -5,8 +5,6 @@
 #include <cmath>
 #include <set>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"

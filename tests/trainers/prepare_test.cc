@@ -5,9 +5,6 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/str_cat.h"
 #include "models/towers/summaries.h"
 #include "ops/math.h"

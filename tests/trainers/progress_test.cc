@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "tests/main/testing.h"
 #include "trainers/callbacks/evaluation.h"
 
 namespace belfry::trainers {

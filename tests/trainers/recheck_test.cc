@@ -1,7 +1,4 @@
 // A run that finds that the hardware has computed wrong.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <string>
 
@@ -40,16 +37,14 @@ TEST(Recheck, AFaultEndsTheRunBeforeItIsSaved) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("In step 7, which is not saved: silent corruption: all towers get the same"),
                     HasSubstr("device:CPU:1 has other bits than"), HasSubstr("step-00000005.safetensors")));
-  const auto last = io::LoadLatestCheckpoint(CheckpointFolder(directory));
-  ASSERT_TRUE(last.ok()) << last.status();
-  EXPECT_EQ(last->step, 5);
+  ASSERT_OK_AND_ASSIGN(const auto last, io::LoadLatestCheckpoint(CheckpointFolder(directory)));
+  EXPECT_EQ(last.step, 5);
 }
 
 TEST(Recheck, NothingIsFoundWithoutAFault) {
   const std::string directory = ::testing::TempDir() + "/recheck_test_sound";
   for (const double recheck : {1.0, 0.2}) {
-    const absl::Status status = RunWithFault(directory, recheck, false);
-    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(RunWithFault(directory, recheck, false), absl::OkStatus());
     EXPECT_EQ(io::LoadLatestCheckpoint(CheckpointFolder(directory))->step, 20);
   }
 }

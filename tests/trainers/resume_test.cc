@@ -5,8 +5,6 @@
 #include <fstream>
 #include <random>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/data/resume.h"
@@ -188,10 +186,9 @@ TEST_F(ResumeTest, AStopSavesAndGoesOn) {
   ASSERT_TRUE(status_.ok()) << status_;
   EXPECT_EQ(stopped_, SIGTERM);
   EXPECT_EQ(steps_, 13);
-  const auto saved = io::ListCheckpoints(CheckpointFolder(options.directory));
-  ASSERT_TRUE(saved.ok()) << saved.status();
-  ASSERT_EQ(saved->size(), 1u);
-  EXPECT_EQ(saved->front().step, 13);
+  ASSERT_OK_AND_ASSIGN(const auto saved, io::ListCheckpoints(CheckpointFolder(options.directory)));
+  ASSERT_EQ(saved.size(), 1u);
+  EXPECT_EQ(saved.front().step, 13);
   options.stop = nullptr;
   const auto resumed = Run("cpu:2", options, 40);
   ExpectSameBits(straight, resumed);
@@ -327,9 +324,8 @@ TEST_F(ResumeTest, WhatWasTrainedIsSavedIfOnlyTheEvaluationFails) {
   options.evaluate = [](int64_t) -> absl::StatusOr<Evaluation> { return absl::UnavailableError("no test data"); };
   Run("cpu:2", options, 20);
   EXPECT_THAT(std::string(status_.message()), AllOf(HasSubstr("no test data"), HasSubstr("the last good checkpoint")));
-  const auto saved = io::LoadLatestCheckpoint(CheckpointFolder(options.directory));
-  ASSERT_TRUE(saved.ok()) << saved.status();
-  EXPECT_EQ(saved->step, 7);
+  ASSERT_OK_AND_ASSIGN(const auto saved, io::LoadLatestCheckpoint(CheckpointFolder(options.directory)));
+  EXPECT_EQ(saved.step, 7);
 }
 
 TEST_F(ResumeTest, TheLastCheckpointIsNoPartOfAnErrorsTable) {
@@ -344,11 +340,10 @@ TEST_F(ResumeTest, TheLastCheckpointIsNoPartOfAnErrorsTable) {
 
 TEST_F(ResumeTest, ACheckpointOfAnotherModelChangesNothing) {
   Run("cpu:1", {.directory = Directory("run")}, 5);
-  absl::StatusOr<io::Checkpoint> checkpoint = io::LoadLatestCheckpoint(CheckpointFolder(Directory("run")));
-  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  ASSERT_OK_AND_ASSIGN(io::Checkpoint checkpoint, io::LoadLatestCheckpoint(CheckpointFolder(Directory("run"))));
   Experiment other("cpu:1", kBatch, kRate);  // without momentum, so without its slots
   Trainer trainer(*other.session, other.step, *other.input,
-                  {.steps = 9, .quiet = true, .resume = {.checkpoint = &*checkpoint}});
+                  {.steps = 9, .quiet = true, .resume = {.checkpoint = &checkpoint}});
   const absl::Status status = trainer.Run();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("Momentum"));
@@ -386,9 +381,8 @@ TEST_F(ResumeTest, PatienceEndsARunThatGetsNoBetterAndIsRemembered) {
   Run("cpu:1", options, 100);  // there is nothing left to do
   ASSERT_TRUE(status_.ok()) << status_;
   EXPECT_EQ(steps_, 20);
-  const auto best = io::LoadBestCheckpoint(CheckpointFolder(options.directory));
-  ASSERT_TRUE(best.ok()) << best.status();
-  EXPECT_EQ(best->step, 5);
+  ASSERT_OK_AND_ASSIGN(const auto best, io::LoadBestCheckpoint(CheckpointFolder(options.directory)));
+  EXPECT_EQ(best.step, 5);
 }
 
 TEST_F(ResumeTest, ALossThatGrowsEndsARunAndItsSmallestIsTheBest) {
@@ -404,10 +398,9 @@ TEST_F(ResumeTest, ALossThatGrowsEndsARunAndItsSmallestIsTheBest) {
   Run("cpu:1", options, 100);
   ASSERT_TRUE(status_.ok()) << status_;
   EXPECT_EQ(steps_, 25);
-  const auto best = io::LoadBestCheckpoint(CheckpointFolder(options.directory));
-  ASSERT_TRUE(best.ok()) << best.status();
-  EXPECT_EQ(best->step, 15);
-  EXPECT_EQ(best->metric->value, 2);
+  ASSERT_OK_AND_ASSIGN(const auto best, io::LoadBestCheckpoint(CheckpointFolder(options.directory)));
+  EXPECT_EQ(best.step, 15);
+  EXPECT_EQ(best.metric->value, 2);
 }
 
 TEST_F(ResumeTest, AnotherMetricStartsAnew) {
@@ -436,9 +429,8 @@ TEST_F(ResumeTest, TowersThatDriftApartEndTheRun) {
 // Positions of another run's data, or of none, would train on examples twice and leave others out.
 TEST_F(ResumeTest, AnInputThatStandsElsewhereIsAnError) {
   Run("cpu:1", {.directory = Directory("run")}, 7);
-  absl::StatusOr<io::Checkpoint> checkpoint = io::LoadLatestCheckpoint(CheckpointFolder(Directory("run")));
-  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-  TrainerOptions options{.steps = 9, .quiet = true, .resume = {.checkpoint = &*checkpoint}};
+  ASSERT_OK_AND_ASSIGN(io::Checkpoint checkpoint, io::LoadLatestCheckpoint(CheckpointFolder(Directory("run"))));
+  TrainerOptions options{.steps = 9, .quiet = true, .resume = {.checkpoint = &checkpoint}};
   const auto resume = [&](const data::Position& start, int64_t batch = kBatch, uint64_t seed = 3) {
     Experiment run("cpu:1", batch, kRate, seed, start, kMomentum);
     return Trainer(*run.session, run.step, *run.input, options).Run();

@@ -8,9 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/str_cat.h"
 #include "tests/framework/io/io_testing.h"
 #include "trainers/callbacks/metrics.h"
@@ -120,9 +117,8 @@ TEST(RunMetrics, FindsTheFileOfADirectory) {
   std::ofstream(folder + "/metrics.jsonl") << "{\"step\": 3}\n";
   for (const std::string& path :
        {folder, folder + "/", folder + "/metrics.jsonl", folder + "/../belfry_run_folder/."}) {
-    const auto run = Read(path);
-    ASSERT_TRUE(run.ok()) << run.status();
-    EXPECT_EQ(run->name, "belfry_run_folder") << path;
+    ASSERT_OK_AND_ASSIGN(const auto run, Read(path));
+    EXPECT_EQ(run.name, "belfry_run_folder") << path;
   }
 }
 
@@ -155,10 +151,9 @@ TEST(ReadRunMetrics, RefusesAPipe) {
 // As a kill or a full disk leaves it: without an end of line, or with that of a writer that went on.
 TEST(ParseRunMetrics, LeavesOutALastLineThatBreaksOff) {
   for (const char* torn : {"{\"step\":2,\"lo", "{\"step\":2,\"lo\n", "{\"step\":2,\"lo\n\n", "{"}) {
-    const absl::StatusOr<RunMetrics> run = Parse(absl::StrCat("{\"step\":1,\"loss\":3}\n", torn));
-    ASSERT_TRUE(run.ok()) << run.status();
-    EXPECT_EQ(run->lines, 1);
-    EXPECT_TRUE(run->torn) << torn;
+    ASSERT_OK_AND_ASSIGN(const RunMetrics run, Parse(absl::StrCat("{\"step\":1,\"loss\":3}\n", torn)));
+    EXPECT_EQ(run.lines, 1);
+    EXPECT_TRUE(run.torn) << torn;
   }
   EXPECT_FALSE(Parse("{\"step\":1,\"loss\":3}\n")->torn);
   EXPECT_FALSE(Parse("{\"step\":1,\"lo\n{\"step\":2,\"loss\":3}\n").ok()) << "more than the last line is damaged";

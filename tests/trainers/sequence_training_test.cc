@@ -4,9 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/collective/world_collective.h"
@@ -43,11 +40,9 @@ std::unique_ptr<data::SequenceDataset> Sequences() {
     }
   }
   const auto total = static_cast<int64_t>(labels.size());
-  auto made = data::FromSequences(
+  return ValueOf(data::FromSequences(
       Tensor::Of<int32_t>(lengths, {kSequences}),
-      {{"step", Tensor::Of<float>(steps, {total, 2})}, {"above", Tensor::Of<int32_t>(labels, {total}), 2}});
-  EXPECT_TRUE(made.ok()) << made.status();
-  return *std::move(made);
+      {{"step", Tensor::Of<float>(steps, {total, 2})}, {"above", Tensor::Of<int32_t>(labels, {total}), 2}}));
 }
 
 // The mean over all steps of all sequences: padding has the label -1, which does not count.
@@ -81,31 +76,29 @@ Outcome TrainOnSequences(const SequenceRun& run, World* world = nullptr, const T
   const auto sequences = Sequences();
   const DeviceSet devices = DeviceSet::Open(run.devices, {.cpu_threads = 1}).value();
   const int first = world == nullptr ? 0 : towers->first[world->rank()];
-  const auto input = data::BucketBatcher::Create(*sequences, {.batch_size = 6,
-                                                              .buckets = run.buckets,
-                                                              .towers = run.towers,
-                                                              .first_tower = first,
-                                                              .local_towers = world == nullptr ? 0 : 1,
-                                                              .seed = 9,
-                                                              .padding = {{"above", -1}}});
-  EXPECT_TRUE(input.ok()) << input.status();
+  const auto input = ValueOf(data::BucketBatcher::Create(*sequences, {.batch_size = 6,
+                                                                      .buckets = run.buckets,
+                                                                      .towers = run.towers,
+                                                                      .first_tower = first,
+                                                                      .local_towers = world == nullptr ? 0 : 1,
+                                                                      .seed = 9,
+                                                                      .padding = {{"above", -1}}}));
   Graph graph(BuiltinOps());
   const models::TrainStep step = models::ReplicateTowers(
-      Scope(graph), devices, **input, StepLoss, optim::Momentum({.learning_rate = 0.2, .momentum = 0.9}),
+      Scope(graph), devices, *input, StepLoss, optim::Momentum({.learning_rate = 0.2, .momentum = 0.9}),
       {.first_tower = first, .towers = world == nullptr ? 0 : run.towers, .micro_batches = run.series});
   const auto session =
       Session::Create(graph, devices,
                       {.collectives = world == nullptr ? MakeLocalCollective : WorldCollectives(*world, *towers),
                        .dump_plan = plans / "plans"});
   EXPECT_TRUE(session.ok()) << session.status();
-  Trainer trainer(**session, step, **input,
+  Trainer trainer(**session, step, *input,
                   {.world = world,
                    .steps = run.steps,
                    .quiet = true,
                    .directory = run.directory,
                    .resume = {.latest = !run.directory.empty()}});
-  const absl::Status status = trainer.Run();
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(trainer.Run(), absl::OkStatus());
   outcome.loss = trainer.loss();
   Snapshot snapshot;
   EXPECT_TRUE(snapshot.Take(**session).ok());
@@ -124,9 +117,9 @@ void ExpectSameVariables(const Outcome& a, const Outcome& b) {
 
 TEST(SequenceTraining, CompilesEachShapeBeforeTheFirstStep) {
   const auto sequences = Sequences();
-  const auto input = data::BucketBatcher::Create(*sequences, {.batch_size = 6, .buckets = {4, 12}});
-  ASSERT_TRUE(input.ok());
-  const auto shapes = static_cast<int64_t>((*input)->shapes().size());
+  ASSERT_OK_AND_ASSIGN(const auto input,
+                       data::BucketBatcher::Create(*sequences, {.batch_size = 6, .buckets = {4, 12}}));
+  const auto shapes = static_cast<int64_t>(input->shapes().size());
   EXPECT_EQ(shapes, 4);
   const int64_t initializers = 1;
   EXPECT_EQ(TrainOnSequences({.buckets = {4, 12}, .steps = 1}).plans, initializers + shapes);
@@ -156,10 +149,9 @@ TEST(SequenceTraining, ProcessesGiveTheBitsOfTowers) {
 
 TEST(SequenceTraining, AnEvaluatorRefusesSequences) {
   const auto sequences = Sequences();
-  const auto input = data::BucketBatcher::Create(*sequences, {});
-  ASSERT_TRUE(input.ok());
+  ASSERT_OK_AND_ASSIGN(const auto input, data::BucketBatcher::Create(*sequences, {}));
   Graph graph(BuiltinOps());
-  const Evaluator evaluator(Scope(graph), (*input)->fields(), StepLoss, "above");
+  const Evaluator evaluator(Scope(graph), input->fields(), StepLoss, "above");
   EXPECT_THAT(std::string(graph.status().message()), testing::HasSubstr("was given the fields step float32 [?,2]"));
 }
 

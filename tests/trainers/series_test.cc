@@ -1,7 +1,4 @@
 // Towers in series under a Trainer: on asynchronous devices, and when one of them fails.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <optional>
 #include <random>
@@ -19,7 +16,7 @@
 #include "optim/adam.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/base/same_bits.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 #include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
@@ -90,8 +87,7 @@ TEST(TrainerSeries, AsynchronousDevicesHaveTheBitsOfTowersSideBySide) {
   const auto expected = side_by_side.Variables();
   for (const int gpus : {1, 2, 4}) {
     SeriesProgram program(OpenFakeGpus(gpus), *dataset);
-    const absl::Status status = program.Train(20);
-    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_EQ(program.Train(20), absl::OkStatus());
     const auto actual = program.Variables();
     ASSERT_EQ(actual.size(), expected.size());
     for (size_t i = 0; i < actual.size(); ++i) {

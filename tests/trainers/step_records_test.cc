@@ -13,8 +13,6 @@
 #include <system_error>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -105,9 +103,8 @@ std::map<std::string, std::map<int64_t, int>> Shown(const std::string& folder) {
   std::sort(files.begin(), files.end());
   std::map<std::string, std::map<int64_t, int>> shown;
   for (const auto& [time, path] : files) {
-    const absl::StatusOr<io::EventFile> file = io::ReadEventFile(path);
-    EXPECT_TRUE(file.ok()) << file.status();
-    for (const io::Event& event : file->events) {
+    const io::EventFile file = ValueOf(io::ReadEventFile(path));
+    for (const io::Event& event : file.events) {
       if (event.start) {
         for (auto& [tag, steps] : shown) steps.erase(steps.lower_bound(event.step), steps.end());
       }
@@ -261,12 +258,11 @@ TEST(RestoreBest, GoesBackToTheVariablesOfTheBestEvaluation) {
   EXPECT_EQ(evaluated, (std::vector<int64_t>{4, 8, 12, 4}));
   EXPECT_THAT(text, HasSubstr("The best test accuracy 0.9000 was that after step 4."));
   EXPECT_EQ(run.session->ReadVariable(run.step.global_step)->scalar<int64_t>(), 4);
-  const auto best = io::LoadBestCheckpoint(CheckpointFolder(folder.path()));
-  ASSERT_TRUE(best.ok()) << best.status();
+  ASSERT_OK_AND_ASSIGN(const auto best, io::LoadBestCheckpoint(CheckpointFolder(folder.path())));
   Snapshot snapshot;
   ASSERT_TRUE(snapshot.Take(*run.session).ok());
   std::map<std::string, std::vector<double>> saved, restored;
-  for (const io::NamedTensor& tensor : best->tensors) saved[tensor.name] = tensor.value.ToDoubles();
+  for (const io::NamedTensor& tensor : best.tensors) saved[tensor.name] = tensor.value.ToDoubles();
   for (const io::NamedTensor& tensor : snapshot.tensors()) restored[tensor.name] = tensor.value.ToDoubles();
   EXPECT_EQ(restored, saved);
 }

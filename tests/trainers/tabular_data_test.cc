@@ -5,9 +5,6 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/str_cat.h"
 #include "tests/framework/io/io_testing.h"
 #include "trainers/datasets/customers.h"
@@ -47,19 +44,18 @@ std::vector<T> FieldOf(const data::Dataset& dataset, absl::string_view name) {
 }
 
 TEST_F(TabularDataTest, NumbersAreScaledAndLackingOnesMarked) {
-  const auto data = Open("a,b,y\n1,10,no\n,10,yes\n5,NA,no\n3,10,yes\n");
-  ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->schema.task, TableTask::kBinary);
-  EXPECT_THAT(data->schema.classes(), ElementsAre("no", "yes"));
+  ASSERT_OK_AND_ASSIGN(const auto data, Open("a,b,y\n1,10,no\n,10,yes\n5,NA,no\n3,10,yes\n"));
+  EXPECT_EQ(data.schema.task, TableTask::kBinary);
+  EXPECT_THAT(data.schema.classes(), ElementsAre("no", "yes"));
   const float spread = std::sqrt(8.0F / 3);  // of 1, 5 and 3
-  EXPECT_THAT(FieldOf<float>(*data->train, "numbers"),
+  EXPECT_THAT(FieldOf<float>(*data.train, "numbers"),
               testing::Pointwise(testing::FloatNear(1e-6F), {-2 / spread, 0.0F, 0.0F, 0.0F,  //
                                                              0.0F, 0.0F, 1.0F, 0.0F,         //
                                                              2 / spread, 0.0F, 0.0F, 1.0F,   //
                                                              0.0F, 0.0F, 0.0F, 0.0F}));
-  EXPECT_THAT(FieldOf<int32_t>(*data->train, "target"), ElementsAre(0, 1, 0, 1));
-  EXPECT_THAT(data->truth, ElementsAre(0, 1, 0, 1));
-  EXPECT_FALSE(data->held_out);
+  EXPECT_THAT(FieldOf<int32_t>(*data.train, "target"), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(data.truth, ElementsAre(0, 1, 0, 1));
+  EXPECT_FALSE(data.held_out);
 }
 
 TEST_F(TabularDataTest, TheTargetSaysTheTask) {
@@ -83,29 +79,26 @@ TEST_F(TabularDataTest, TheTargetSaysTheTask) {
 }
 
 TEST_F(TabularDataTest, ATargetOfNumbersIsScaled) {
-  const auto data = Open("x,y\n1,100\n2,300\n", {.task = "regression", .validation_fraction = 0});
-  ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_THAT(FieldOf<float>(*data->train, "target"), ElementsAre(-1, 1));
-  EXPECT_THAT(data->truth, ElementsAre(100, 300));
+  ASSERT_OK_AND_ASSIGN(const auto data, Open("x,y\n1,100\n2,300\n", {.task = "regression", .validation_fraction = 0}));
+  EXPECT_THAT(FieldOf<float>(*data.train, "target"), ElementsAre(-1, 1));
+  EXPECT_THAT(data.truth, ElementsAre(100, 300));
 }
 
 // Only rows that are trained on count, or a category would have a row of the table that nothing trains.
 TEST_F(TabularDataTest, RareCategoriesOfTheTrainingRowsAreUnknown) {
   std::string text = "city,y\n";
   for (int i = 0; i < 60; ++i) absl::StrAppend(&text, i % 3 == 0 ? "Bonn" : absl::StrCat("c", i), ",", i % 2, "\n");
-  const auto data = Open(text, {.validation_fraction = 0.5, .seed = 3});
-  ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->train->size(), 30);
-  EXPECT_EQ(data->validation->size(), 30);
-  EXPECT_THAT(data->schema.features[0].vocabulary, ElementsAre("", "Bonn"));
-  const std::vector<int32_t> ids = FieldOf<int32_t>(*data->train, "category.city");
+  ASSERT_OK_AND_ASSIGN(const auto data, Open(text, {.validation_fraction = 0.5, .seed = 3}));
+  EXPECT_EQ(data.train->size(), 30);
+  EXPECT_EQ(data.validation->size(), 30);
+  EXPECT_THAT(data.schema.features[0].vocabulary, ElementsAre("", "Bonn"));
+  const std::vector<int32_t> ids = FieldOf<int32_t>(*data.train, "category.city");
   EXPECT_THAT(ids, testing::Contains(0));
   EXPECT_THAT(ids, testing::Contains(1));
 
-  const auto all = Open(text, {.min_category_count = 1, .validation_fraction = 0.5, .seed = 3});
-  ASSERT_TRUE(all.ok()) << all.status();
-  EXPECT_THAT(FieldOf<int32_t>(*all->train, "category.city"), testing::Not(testing::Contains(0)));
-  EXPECT_THAT(FieldOf<int32_t>(*all->validation, "category.city"), testing::Contains(0));
+  ASSERT_OK_AND_ASSIGN(const auto all, Open(text, {.min_category_count = 1, .validation_fraction = 0.5, .seed = 3}));
+  EXPECT_THAT(FieldOf<int32_t>(*all.train, "category.city"), testing::Not(testing::Contains(0)));
+  EXPECT_THAT(FieldOf<int32_t>(*all.validation, "category.city"), testing::Contains(0));
 }
 
 TEST_F(TabularDataTest, TheSeedDrawsTheRowsThatAreHeldOut) {
@@ -119,17 +112,15 @@ TEST_F(TabularDataTest, TheSeedDrawsTheRowsThatAreHeldOut) {
 
 // A file to predict has its columns in any order, others besides, and new texts.
 TEST_F(TabularDataTest, OtherFilesAreReadByTheSchema) {
-  const auto data = Open("a,city,y\n1,Bonn,0\n3,Bonn,1\n1,Jena,0\n3,Jena,1\n");
-  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_OK_AND_ASSIGN(const auto data, Open("a,city,y\n1,Bonn,0\n3,Bonn,1\n1,Jena,0\n3,Jena,1\n"));
   folder_.Write("new.csv", "city,id,a\nJena,x,3\nKiel,y,\n,z,1\n");
-  const auto rows = OpenTableRows(folder_ / "new.csv", {}, data->schema);
-  ASSERT_TRUE(rows.ok()) << rows.status();
-  EXPECT_THAT(FieldOf<float>(*rows->examples, "numbers"), ElementsAre(1, 0, -1));
-  EXPECT_THAT(FieldOf<int32_t>(*rows->examples, "category.city"), ElementsAre(2, 0, 0));
+  ASSERT_OK_AND_ASSIGN(const auto rows, OpenTableRows(folder_ / "new.csv", {}, data.schema));
+  EXPECT_THAT(FieldOf<float>(*rows.examples, "numbers"), ElementsAre(1, 0, -1));
+  EXPECT_THAT(FieldOf<int32_t>(*rows.examples, "category.city"), ElementsAre(2, 0, 0));
 
-  EXPECT_THAT(rows->truth, ElementsAre());
+  EXPECT_THAT(rows.truth, ElementsAre());
   folder_.Write("lacks.csv", "id,a\nx,3\n");
-  EXPECT_THAT(std::string(OpenTableRows(folder_ / "lacks.csv", {}, data->schema).status().message()),
+  EXPECT_THAT(std::string(OpenTableRows(folder_ / "lacks.csv", {}, data.schema).status().message()),
               HasSubstr("lacks.csv: no column 'city'; the 2 columns are id, a"));
 }
 
@@ -153,17 +144,15 @@ TEST_F(TabularDataTest, TypesMayBeGiven) {
   options.columns = {{.name = "zip", .type = data::ColumnType::kCategory},
                      {.name = "id", .type = data::ColumnType::kSkip}};
   options.format.separator = ';';
-  const auto data = Open("zip;id;y\n53111;1;0\n7743;2;1\n53111;3;1\n", options);
-  ASSERT_TRUE(data.ok()) << data.status();
-  ASSERT_EQ(data->schema.features.size(), 1u);
-  EXPECT_THAT(data->schema.features[0].vocabulary, ElementsAre("", "7743", "53111"));
+  ASSERT_OK_AND_ASSIGN(const auto data, Open("zip;id;y\n53111;1;0\n7743;2;1\n53111;3;1\n", options));
+  ASSERT_EQ(data.schema.features.size(), 1u);
+  EXPECT_THAT(data.schema.features[0].vocabulary, ElementsAre("", "7743", "53111"));
 }
 
 TEST_F(TabularDataTest, AColumnWithoutTextsThatRepeatIsLeftOut) {
-  const auto data = Open("id,x,y\nk1,1,0\nk2,2,1\nk3,3,0\n");
-  ASSERT_TRUE(data.ok()) << data.status();
-  ASSERT_EQ(data->schema.features.size(), 1u);
-  EXPECT_EQ(data->schema.features[0].name, "x");
+  ASSERT_OK_AND_ASSIGN(const auto data, Open("id,x,y\nk1,1,0\nk2,2,1\nk3,3,0\n"));
+  ASSERT_EQ(data.schema.features.size(), 1u);
+  EXPECT_EQ(data.schema.features[0].name, "x");
   EXPECT_THAT(ErrorOf("id,y\nk1,0\nk2,1\n"), HasSubstr("only column 'y', the target"));
 }
 
@@ -191,13 +180,12 @@ TEST_F(TabularDataTest, ACheckpointKeepsTheSchema) {
     ASSERT_TRUE(data.ok()) << data.status();
     io::Metadata metadata;
     PutSchema(data->schema, metadata);
-    const auto taken = TakeSchema(metadata);
-    ASSERT_TRUE(taken.ok()) << taken.status();
-    EXPECT_EQ(taken->task, data->schema.task);
-    EXPECT_EQ(taken->numbers, data->schema.numbers);
-    EXPECT_EQ(taken->target_scale, data->schema.target_scale);
-    EXPECT_EQ(taken->target.vocabulary, data->schema.target.vocabulary);
-    EXPECT_EQ(data::ColumnsText(taken->features), data::ColumnsText(data->schema.features));
+    ASSERT_OK_AND_ASSIGN(const auto taken, TakeSchema(metadata));
+    EXPECT_EQ(taken.task, data->schema.task);
+    EXPECT_EQ(taken.numbers, data->schema.numbers);
+    EXPECT_EQ(taken.target_scale, data->schema.target_scale);
+    EXPECT_EQ(taken.target.vocabulary, data->schema.target.vocabulary);
+    EXPECT_EQ(data::ColumnsText(taken.features), data::ColumnsText(data->schema.features));
     for (const char* damaged : {"", "[]", "{}", R"({"task": "binary", "numbers": [], "target": [0, 0, false]})",
                                 R"({"task": "other", "numbers": [], "target": [0, 1, false]})",
                                 R"({"task": "regression", "numbers": [[0, 1]], "target": [0, 1, false]})"}) {

@@ -7,9 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/runtime/saved_model/saved_model.h"
@@ -36,11 +33,10 @@ TEST(TableModel, ACheckpointKeepsIt) {
        {TableModel{.wide = false, .hidden = {7, 5}, .embedding = 3}, TableModel{.hidden = {}}}) {
     io::Metadata metadata;
     PutModel(model, metadata);
-    const auto taken = TakeModel(metadata);
-    ASSERT_TRUE(taken.ok()) << taken.status();
-    EXPECT_EQ(taken->wide, model.wide);
-    EXPECT_EQ(taken->hidden, model.hidden);
-    EXPECT_EQ(taken->embedding, model.embedding);
+    ASSERT_OK_AND_ASSIGN(const auto taken, TakeModel(metadata));
+    EXPECT_EQ(taken.wide, model.wide);
+    EXPECT_EQ(taken.hidden, model.hidden);
+    EXPECT_EQ(taken.embedding, model.embedding);
   }
   for (const char* damaged : {"{", "{}", R"({"wide": true, "hidden": [0], "embedding": 0})",
                               R"({"wide": true, "hidden": [4], "embedding": -1})"}) {
@@ -99,16 +95,16 @@ TEST(Predictions, AreReadBack) {
   for (const char separator : {',', ';'}) {
     data::CsvOptions options{.separator = separator, .header = true};
     options.columns = {{.name = "0", .type = data::ColumnType::kCategory}};
-    const auto table = data::ParseCsv(PredictionsCsv(schema, logits, separator), "predictions", options);
-    ASSERT_TRUE(table.ok()) << table.status();
-    ASSERT_EQ(table->columns.size(), 6u);
-    EXPECT_EQ(table->columns[0].name, schema.target.name);
-    EXPECT_EQ(table->columns[2].name, "probability of say \"no\"");
-    ASSERT_EQ(table->rows(), 5);
+    ASSERT_OK_AND_ASSIGN(const auto table,
+                         data::ParseCsv(PredictionsCsv(schema, logits, separator), "predictions", options));
+    ASSERT_EQ(table.columns.size(), 6u);
+    EXPECT_EQ(table.columns[0].name, schema.target.name);
+    EXPECT_EQ(table.columns[2].name, "probability of say \"no\"");
+    ASSERT_EQ(table.rows(), 5);
     for (int64_t row = 0; row < 5; ++row) {
-      EXPECT_EQ(table->columns[0].vocabulary[table->values[0].data<int32_t>()[row]], schema.classes()[row]);
+      EXPECT_EQ(table.columns[0].vocabulary[table.values[0].data<int32_t>()[row]], schema.classes()[row]);
       for (int64_t k = 0; k < 5; ++k) {
-        EXPECT_NEAR(table->values[k + 1].data<float>()[row], (k == row ? std::exp(3) : 1) / (4 + std::exp(3)), 1e-6);
+        EXPECT_NEAR(table.values[k + 1].data<float>()[row], (k == row ? std::exp(3) : 1) / (4 + std::exp(3)), 1e-6);
       }
     }
   }
@@ -173,8 +169,7 @@ TEST_F(TabularTest, LearnsAlsoWhatToThinkOfUnknownCategories) {
   options.prediction = {.rows = folder_ / "new.csv", .predictions = folder_ / "out.csv"};
   for (const bool wide : {true, false}) {
     options.model.wide = wide;
-    const auto logits = Train(options, 600);
-    ASSERT_TRUE(logits.ok()) << logits.status();
+    ASSERT_EQ(Train(options, 600).status(), absl::OkStatus());
     EXPECT_EQ(schema_.features[1].vocabulary.size(), 6u);  // s0 to s4, and no rare one
     const data::Table written = data::ReadCsv(folder_ / "out.csv").value();
     std::string classes;
@@ -185,25 +180,22 @@ TEST_F(TabularTest, LearnsAlsoWhatToThinkOfUnknownCategories) {
 }
 
 TEST_F(TabularTest, ExportsTheModelThatItEvaluates) {
-  const auto logits = Train(Options(), 30, "cpu:2", "", folder_ / "model.safetensors");
-  ASSERT_TRUE(logits.ok()) << logits.status();
+  ASSERT_OK_AND_ASSIGN(const auto logits, Train(Options(), 30, "cpu:2", "", folder_ / "model.safetensors"));
   const DeviceSet devices = DeviceSet::Open("cpu:1", {.cpu_threads = 1}).value();
-  const auto model = SavedModel::Open(folder_ / "model.safetensors", BuiltinOps(), devices);
-  ASSERT_TRUE(model.ok()) << model.status();
-  ASSERT_EQ(model->outputs().size(), 1u);
-  EXPECT_EQ(model->outputs()[0].name, "logits");
+  ASSERT_OK_AND_ASSIGN(const auto model, SavedModel::Open(folder_ / "model.safetensors", BuiltinOps(), devices));
+  ASSERT_EQ(model.outputs().size(), 1u);
+  EXPECT_EQ(model.outputs()[0].name, "logits");
   const TableRows rows = OpenTableRows(folder_ / "rows.csv", {}, schema_).value();
   const absl::Span<const data::Field> fields = rows.examples->fields();
   for (int64_t row = 0; row < rows.examples->size(); ++row) {
     std::vector<Tensor> values, example = data::ReadExample(*rows.examples, row).value();
-    for (const auto& [name, input] : model->inputs()) {
+    for (const auto& [name, input] : model.inputs()) {
       Tensor& value = example[data::FindField(fields, name).value()];
       values.push_back(value.Reshaped(value.shape().Insert(0, 1)));
     }
-    const auto outputs = model->Run(values);
-    ASSERT_TRUE(outputs.ok()) << outputs.status();
-    for (int64_t k = 0; k < (*outputs)[0].elements(); ++k) {
-      EXPECT_NEAR((*outputs)[0].data<float>()[k], logits->data<float>()[row * (*outputs)[0].elements() + k], 1e-5);
+    ASSERT_OK_AND_ASSIGN(const auto outputs, model.Run(values));
+    for (int64_t k = 0; k < outputs[0].elements(); ++k) {
+      EXPECT_NEAR(outputs[0].data<float>()[k], logits.data<float>()[row * outputs[0].elements() + k], 1e-5);
     }
   }
   EXPECT_THAT(std::string(Train(Options(), 1, "cpu:1", "", "/nowhere/model").status().message()),
@@ -211,27 +203,24 @@ TEST_F(TabularTest, ExportsTheModelThatItEvaluates) {
 }
 
 TEST_F(TabularTest, TwoTowersTrainAsOne) {
-  const auto one = Train(Options(), 40), two = Train(Options(), 40, "cpu:2");
-  ASSERT_TRUE(one.ok()) << one.status();
+  ASSERT_OK_AND_ASSIGN(const auto one, Train(Options(), 40), two = Train(Options(), 40, "cpu:2"));
   ASSERT_TRUE(two.ok()) << two.status();
-  ExpectNear(*one, *two, 1e-4F);
+  ExpectNear(one, *two, 1e-4F);
 }
 
 TEST_F(TabularTest, PredictionsAreThoseOfTheModelInTheRunAndAfterIt) {
   TabularOptions options = Options();
   options.prediction = {.rows = options.data.path, .predictions = folder_ / "out.csv"};
-  const auto logits = Train(options, 30, "cpu:2", folder_ / "run");
-  ASSERT_TRUE(logits.ok()) << logits.status();
-  const std::string expected = PredictionsCsv(schema_, *logits);
+  ASSERT_OK_AND_ASSIGN(const auto logits, Train(options, 30, "cpu:2", folder_ / "run"));
+  const std::string expected = PredictionsCsv(schema_, logits);
   EXPECT_EQ(Contents(folder_ / "out.csv"), expected);
 
   const io::Checkpoint checkpoint = io::LoadLatestCheckpoint(CheckpointFolder(folder_ / "run")).value();
   const DeviceSet devices = DeviceSet::Open("cpu:1", {.cpu_threads = 1}).value();
   options.prediction.predictions = folder_ / "later.csv";
-  const auto rows = PredictTable(options.prediction, checkpoint, devices, {}, /*batch_size=*/17);
-  ASSERT_TRUE(rows.ok()) << rows.status();
+  ASSERT_OK_AND_ASSIGN(const auto rows, PredictTable(options.prediction, checkpoint, devices, {}, /*batch_size=*/17));
   const std::string figures = absl::StrCat("200 rows in ", folder_ / "later.csv", " (loss ");
-  EXPECT_THAT(*rows, testing::StartsWith(figures));
+  EXPECT_THAT(rows, testing::StartsWith(figures));
   const data::Table first = data::ReadCsv(folder_ / "out.csv").value(),
                     later = data::ReadCsv(folder_ / "later.csv").value();
   EXPECT_EQ(first.columns[0].vocabulary, later.columns[0].vocabulary);
@@ -273,11 +262,10 @@ TEST_F(TabularTest, PredictsNumbers) {
   TabularOptions options = Options();
   options.data.path = options.data.validation = folder_ / "numbers.csv";
   options.data.task = "regression";
-  const auto logits = Train(options, 800);
-  ASSERT_TRUE(logits.ok()) << logits.status();
+  ASSERT_OK_AND_ASSIGN(const auto logits, Train(options, 800));
   const double spread = schema_.target_scale.deviation;
   for (int i = 0; i < 150; ++i) {
-    EXPECT_NEAR(logits->data<float>()[i] * spread + schema_.target_scale.mean, 1000 + 30 * (i % 13) - 20 * (i % 7),
+    EXPECT_NEAR(logits.data<float>()[i] * spread + schema_.target_scale.mean, 1000 + 30 * (i % 13) - 20 * (i % 7),
                 0.15 * spread);
   }
 }

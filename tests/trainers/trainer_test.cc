@@ -10,8 +10,6 @@
 #include <limits>
 #include <random>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_format.h"
@@ -31,15 +29,13 @@ TEST(Trainer, LearnsOnAnyNumberOfTowersWithUnevenLastBatches) {
   for (const char* spec : {"cpu:1", "cpu:3"}) {
     Experiment run(spec, /*batch=*/16, /*learning_rate=*/0.5);  // 50 examples: the last batch of an epoch has two
     Trainer trainer(*run.session, run.step, *run.input, {.steps = 200, .quiet = true});
-    const absl::Status status = trainer.Run();
-    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_EQ(trainer.Run(), absl::OkStatus());
     EXPECT_GT(trainer.examples_per_second(), 0);
-    const auto result = run.evaluator->Run(*run.session, *run.dataset, {}, /*batch_size=*/16);
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(result->labels, 50);
-    EXPECT_GT(result->accuracy, 0.95) << spec;
-    EXPECT_EQ(result->top_5, 1);  // there are three classes
-    EXPECT_LT(result->loss, 0.3);
+    ASSERT_OK_AND_ASSIGN(const auto result, run.evaluator->Run(*run.session, *run.dataset, {}, /*batch_size=*/16));
+    EXPECT_EQ(result.labels, 50);
+    EXPECT_GT(result.accuracy, 0.95) << spec;
+    EXPECT_EQ(result.top_5, 1);  // there are three classes
+    EXPECT_LT(result.loss, 0.3);
   }
 }
 
@@ -197,8 +193,7 @@ TEST(Trainer, WithoutAStepEvaluatesTheUntrainedModel) {
   TrainerOptions options{.steps = 0, .metrics_file = TemporaryFile("metrics"), .quiet = true};
   options.evaluate = [&](int64_t) { return run.evaluator->Run(*run.session, *run.dataset, {}, /*batch_size=*/16); };
   Trainer trainer(*run.session, run.step, *run.input, options);
-  const absl::Status status = trainer.Run();
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(trainer.Run(), absl::OkStatus());
   EXPECT_EQ(trainer.evaluation().examples, 50);
   const std::vector<nlohmann::json> lines = Lines(options.metrics_file);
   ASSERT_EQ(lines.size(), 1u);
@@ -212,8 +207,7 @@ TEST(Trainer, ZeroLogsNeverAndNegativeOptionsAreErrors) {
     return Trainer(*run.session, run.step, *run.input, options).Run();
   };
   const std::string path = TemporaryFile("metrics");
-  const absl::Status status = train({.steps = 3, .log_every = 0, .metrics_file = path});
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(train({.steps = 3, .log_every = 0, .metrics_file = path}), absl::OkStatus());
   EXPECT_TRUE(Lines(path).empty());
   for (const auto& [options, what] : {std::pair(TrainerOptions{.steps = -1}, "steps is -1"),
                                       std::pair(TrainerOptions{.log_every = -2}, "log_every is -2"),
@@ -235,8 +229,7 @@ TEST(Trainer, KeepsWhatHasAValue) {
   std::fill_n(value.data<float>(), value.elements(), 0.5f);
   ASSERT_TRUE(run.session->WriteVariable(variable, value).ok());
   Trainer trainer(*run.session, run.step, *run.input, {.steps = 0, .quiet = true});
-  const absl::Status status = trainer.Run();
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(trainer.Run(), absl::OkStatus());
   EXPECT_THAT(run.session->ReadVariable(variable)->ToDoubles(), ::testing::Each(0.5));
   for (const Variable& other : run.graph.variables()) EXPECT_TRUE(run.session->ReadVariable(other).ok());
 }

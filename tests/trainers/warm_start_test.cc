@@ -1,9 +1,6 @@
 // Runs that begin with the weights of another one.
 #include "trainers/loop/warm_start.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>

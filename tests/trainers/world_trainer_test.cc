@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -192,9 +190,7 @@ TEST(WorldTrainer, GoesOnWithAnyNumberOfTasks) {
   for (const std::vector<int>& layout : std::vector<std::vector<int>>{{2, 2}, {4}, {1, 1, 2}}) {
     io::Checkpoint checkpoint;
     if (!LastCheckpoint(parts).empty()) {
-      auto loaded = io::LoadLatestCheckpoint(CheckpointFolder(parts));
-      ASSERT_TRUE(loaded.ok()) << loaded.status();
-      checkpoint = *std::move(loaded);
+      ASSERT_OK_AND_ASSIGN(checkpoint, io::LoadLatestCheckpoint(CheckpointFolder(parts)));
       options.resume.checkpoint = &checkpoint;
     }
     const bool sharded = layout.size() > 1;

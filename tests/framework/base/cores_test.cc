@@ -1,7 +1,5 @@
 #include "framework/base/cores.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include <vector>
 
 #include "framework/base/parallel.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -1,10 +1,8 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <optional>
 #include <string>
 
 #include "framework/base/device_name.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -1,11 +1,9 @@
 #include "framework/base/device_name.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -61,10 +59,9 @@ TEST(DeviceName, ParsesAndPrints) {
       {"/device:*:3", "", ""},
   };
   for (const Row& row : rows) {
-    const absl::StatusOr<DeviceName> name = DeviceName::Parse(row.text);
-    ASSERT_TRUE(name.ok()) << name.status();
-    EXPECT_EQ(name->ToString(), row.printed) << row.text;
-    EXPECT_EQ(name->ToLegacyString(), row.legacy) << row.text;
+    ASSERT_OK_AND_ASSIGN(const DeviceName name, DeviceName::Parse(row.text));
+    EXPECT_EQ(name.ToString(), row.printed) << row.text;
+    EXPECT_EQ(name.ToLegacyString(), row.legacy) << row.text;
   }
 }
 

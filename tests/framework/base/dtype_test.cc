@@ -1,13 +1,11 @@
 #include "framework/base/dtype.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/half.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -3,9 +3,8 @@
 #include <limits>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "framework/base/half.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

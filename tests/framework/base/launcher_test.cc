@@ -1,9 +1,9 @@
 #include "framework/base/launcher.h"
 
-#include <gtest/gtest.h>
-
 #include <map>
 #include <string>
+
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

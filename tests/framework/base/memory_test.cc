@@ -2,15 +2,13 @@
 
 #include <sys/resource.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <new>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "framework/base/tensor.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -1,11 +1,9 @@
 #include "framework/base/module.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstring>
 
 #include "framework/base/version.h"
+#include "tests/main/testing.h"
 
 // Modules that this program defines itself: one that works, and one of another version.
 extern "C" const void* belfry_sound_module(const char* part) {
@@ -23,12 +21,11 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Module, GivesTheTablesThatItHas) {
-  const absl::StatusOr<Module> module = Module::Load("sound");
-  ASSERT_TRUE(module.ok()) << module.status();
-  const int* const table = module->Find<int>("numbers");
+  ASSERT_OK_AND_ASSIGN(const Module module, Module::Load("sound"));
+  const int* const table = module.Find<int>("numbers");
   ASSERT_NE(table, nullptr);
   EXPECT_EQ(*table, 7);
-  EXPECT_EQ(module->Find<int>("letters"), nullptr);
+  EXPECT_EQ(module.Find<int>("letters"), nullptr);
 }
 
 TEST(Module, OfAnotherVersionIsRefused) {

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include <gtest/gtest.h>
+#include "tests/main/testing.h"
 
 namespace belfry {
 

@@ -1,8 +1,5 @@
 #include "framework/base/parallel.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -15,6 +12,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

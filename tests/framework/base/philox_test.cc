@@ -1,12 +1,11 @@
 #include "framework/base/philox.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -1,10 +1,9 @@
 #include "framework/base/shape.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
+
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

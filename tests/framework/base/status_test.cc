@@ -1,13 +1,12 @@
 #include "framework/base/status.h"
 
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "framework/base/check.h"
 #include "framework/base/source_location.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -1,14 +1,12 @@
 #include "framework/base/tensor.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "framework/base/half.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -116,9 +114,8 @@ TEST(Tensor, PrintsAsTensorFlowSummarises) {
 }
 
 TEST(Tensor, AllocatesOnlyWhatCanBe) {
-  const auto good = Tensor::Allocate(DType::kFloat32, {2, 3});
-  ASSERT_TRUE(good.ok());
-  EXPECT_EQ(good->elements(), 6);
+  ASSERT_OK_AND_ASSIGN(const auto good, Tensor::Allocate(DType::kFloat32, {2, 3}));
+  EXPECT_EQ(good.elements(), 6);
   EXPECT_EQ(Tensor::Allocate(DType::kFloat32, {2, Shape::kUnknown}).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(Tensor::Allocate(DType::kFloat64, {int64_t{1} << 56}).ok());

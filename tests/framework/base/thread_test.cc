@@ -5,13 +5,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <thread>
+
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -1,6 +1,4 @@
 // The local averager among GPUs that cannot all access each other's memory.
-#include <gmock/gmock.h>
-
 #include <cstring>
 #include <utility>
 

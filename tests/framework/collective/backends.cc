@@ -1,5 +1,3 @@
-#include <gmock/gmock.h>
-
 #include <utility>
 
 #include "framework/collective/nccl.h"

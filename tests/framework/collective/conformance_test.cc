@@ -1,6 +1,4 @@
 // Conformance suite of collectives.
-#include <gmock/gmock.h>
-
 #include <atomic>
 #include <cstring>
 #include <limits>
@@ -9,7 +7,6 @@
 #include "absl/time/clock.h"
 #include "framework/base/steady_time.h"
 #include "tests/framework/collective/meeting.h"
-#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -287,13 +284,11 @@ TEST_P(CollectiveConformance, WhatIsCapturedGivesTheBitsOfARun) {
           ASSERT_THAT(meeting.Run(++run), Each(IsOk()));
           const auto after = meeting.data;
           if (round == 0) {
-            const absl::Status captured = meeting.Capture(++run);
-            ASSERT_TRUE(captured.ok()) << captured;
+            ASSERT_EQ(meeting.Capture(++run), absl::OkStatus());
             EXPECT_EQ(meeting.data, after) << "a capture runs nothing";
           }
           meeting.data = before;
-          const absl::Status replayed = meeting.Replay();
-          ASSERT_TRUE(replayed.ok()) << replayed;
+          ASSERT_EQ(meeting.Replay(), absl::OkStatus());
           ASSERT_EQ(meeting.data, after);
         }
       }
@@ -343,19 +338,17 @@ TEST_P(CollectiveConformance, CancelWakesWhoWaits) {
 TEST_P(CollectiveConformance, ManyRunsAcrossTheWrapOfTheCounter) {
   constexpr int kParticipants = 3, kRuns = 2000;
   constexpr uint32_t kFirst = 0u - kRuns / 2;
-  auto devices = GetParam().open(kParticipants);
-  ASSERT_TRUE(devices.ok()) << devices.status();
-  const std::vector<int> towers = devices->TowerDevices();
-  if (devices->device(towers[0]).asynchronous()) GTEST_SKIP() << "the host cannot touch this device's memory";
+  ASSERT_OK_AND_ASSIGN(auto devices, GetParam().open(kParticipants));
+  const std::vector<int> towers = devices.TowerDevices();
+  if (devices.device(towers[0]).asynchronous()) GTEST_SKIP() << "the host cannot touch this device's memory";
   std::vector<float> data(kParticipants), weights(kParticipants, 1.0f);
   CollectiveSpec spec{.kind = CollectiveKind::kSum, .name = "test", .elements = 1};
   for (int p = 0; p < kParticipants; ++p) {
-    spec.participants.push_back(&devices->device(towers[p]));
+    spec.participants.push_back(&devices.device(towers[p]));
     spec.ranks.push_back({p, &data[p], &weights[p]});
   }
-  auto collective = GetParam().make(spec);
-  ASSERT_TRUE(collective.ok()) << collective.status();
-  (*collective)->Reset(kFirst);
+  ASSERT_OK_AND_ASSIGN(auto collective, GetParam().make(spec));
+  collective->Reset(kFirst);
   std::vector<std::unique_ptr<Stream>> streams;
   for (Device* device : spec.participants) streams.push_back(device->NewStream(StreamKind::kCollective).value());
   std::atomic<int> wrong{0};
@@ -364,7 +357,7 @@ TEST_P(CollectiveConformance, ManyRunsAcrossTheWrapOfTheCounter) {
     threads.emplace_back([&, p] {
       for (int i = 1; i <= kRuns; ++i) {
         data[p] = static_cast<float>(i * (p + 1));
-        if (!(*collective)->Run(p, *streams[p], kFirst + static_cast<uint32_t>(i), kNever).ok()) ++wrong;
+        if (!collective->Run(p, *streams[p], kFirst + static_cast<uint32_t>(i), kNever).ok()) ++wrong;
         if (data[p] != static_cast<float>(6 * i)) ++wrong;
         if (p == 2 && i % 100 == 0) std::this_thread::yield();
       }
@@ -375,14 +368,13 @@ TEST_P(CollectiveConformance, ManyRunsAcrossTheWrapOfTheCounter) {
 }
 
 TEST_P(CollectiveConformance, OnlyFloatsAreAveragedButAnythingIsBroadcast) {
-  auto devices = GetParam().open(1);
-  ASSERT_TRUE(devices.ok()) << devices.status();
+  ASSERT_OK_AND_ASSIGN(auto devices, GetParam().open(1));
   int64_t a = 1;
   const float weight = 1;
   const CollectiveSpec spec{.name = "counts",
                             .dtype = DType::kInt64,
                             .elements = 1,
-                            .participants = {&devices->device(devices->TowerDevices()[0])},
+                            .participants = {&devices.device(devices.TowerDevices()[0])},
                             .ranks = {{0, &a, &weight}}};
   const absl::Status status = GetParam().make(spec).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

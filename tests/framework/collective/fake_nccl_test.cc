@@ -1,15 +1,13 @@
 // Tests that the double behaves like NCCL where other tests rely on it.
 #include "tests/framework/collective/fake_nccl.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <memory>
 #include <thread>
 
 #include "absl/time/clock.h"
 #include "tests/fake_gpu/fake_gpu.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -54,9 +52,7 @@ class FakeNcclTest : public testing::Test {
     for (int r = 0; r < 2; ++r) EXPECT_EQ(Await(r), NcclResult::kSuccess);
     streams_[1]->Record(*joined, 1);
     EXPECT_TRUE(streams_[0]->Wait(*joined, 1, absl::InfiniteFuture()).ok());
-    auto captured = streams_[0]->EndCapture();
-    EXPECT_TRUE(captured.ok()) << captured.status();
-    return *std::move(captured);
+    return ValueOf(streams_[0]->EndCapture());
   }
   void AbortAll() {
     for (NcclComm* comm : comms_) nccl_.CommAbort(*comm);

@@ -1,6 +1,4 @@
 // The local averager on GPUs gives the CPU's bits.
-#include <gmock/gmock.h>
-
 #include <cstring>
 
 #include "tests/fake_gpu/test_gpus.h"

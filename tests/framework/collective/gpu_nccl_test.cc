@@ -1,6 +1,4 @@
 // The real NCCL, on as many GPUs as the machine has.
-#include <gmock/gmock.h>
-
 #include "framework/collective/nccl.h"
 #include "tests/fake_gpu/test_gpus.h"
 #include "tests/framework/collective/meeting.h"

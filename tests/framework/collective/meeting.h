@@ -1,9 +1,6 @@
 // A collective with its devices, ranks and threads, for tests.
 #pragma once
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -18,6 +15,7 @@
 #include "framework/base/half.h"
 #include "framework/collective/collective.h"
 #include "framework/device/device_set.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 
@@ -63,9 +61,7 @@ class Meeting {
  public:
   Meeting(const CollectiveBackend& backend, const MeetingSpec& spec) : spec_(spec) {
     if (backend.one_rank_each) spec_.participants = spec.ranks;
-    auto devices = backend.open(spec_.participants);
-    EXPECT_TRUE(devices.ok()) << devices.status();
-    devices_ = *std::move(devices);
+    devices_ = ValueOf(backend.open(spec_.participants));
     towers_ = devices_.TowerDevices();
     weights.assign(spec_.ranks, 1.0f);
     CollectiveSpec collective{.kind = spec.kind, .name = "test", .dtype = kDTypeOf<T>, .elements = spec.elements};
@@ -82,13 +78,9 @@ class Meeting {
           {r % spec_.participants, memory_.back().data(), static_cast<const float*>(weight_memory_.back().data())});
     }
     for (int tower : towers_) {
-      auto stream = devices_.device(tower).NewStream(StreamKind::kCollective);
-      EXPECT_TRUE(stream.ok()) << stream.status();
-      streams_.push_back(*std::move(stream));
+      streams_.push_back(ValueOf(devices_.device(tower).NewStream(StreamKind::kCollective)));
     }
-    auto made = backend.make(std::move(collective));
-    EXPECT_TRUE(made.ok()) << made.status();
-    this->collective = *std::move(made);
+    this->collective = ValueOf(backend.make(std::move(collective)));
   }
 
   // Random values, small integers if `exact`, so that sums are exact.
@@ -159,17 +151,16 @@ class Meeting {
 
   void Move(bool in) {
     for (int r = 0; r < spec_.ranks; ++r) {
-      auto stream = DeviceOf(r).NewStream(in ? StreamKind::kCopyIn : StreamKind::kCopyOut);
-      ASSERT_TRUE(stream.ok()) << stream.status();
+      ASSERT_OK_AND_ASSIGN(auto stream, DeviceOf(r).NewStream(in ? StreamKind::kCopyIn : StreamKind::kCopyOut));
       Device& host = devices_.device(0);
       const size_t bytes = memory_[r].bytes();
-      ASSERT_TRUE((in ? (*stream)->Copy(memory_[r].data(), DeviceOf(r), data[r].data(), host, bytes)
-                      : (*stream)->Copy(data[r].data(), host, memory_[r].data(), DeviceOf(r), bytes))
+      ASSERT_TRUE((in ? stream->Copy(memory_[r].data(), DeviceOf(r), data[r].data(), host, bytes)
+                      : stream->Copy(data[r].data(), host, memory_[r].data(), DeviceOf(r), bytes))
                       .ok());
       if (in) {
-        ASSERT_TRUE((*stream)->Copy(weight_memory_[r].data(), DeviceOf(r), &weights[r], host, sizeof(float)).ok());
+        ASSERT_TRUE(stream->Copy(weight_memory_[r].data(), DeviceOf(r), &weights[r], host, sizeof(float)).ok());
       }
-      ASSERT_TRUE((*stream)->Synchronize().ok());
+      ASSERT_TRUE(stream->Synchronize().ok());
     }
   }
 

@@ -1,11 +1,9 @@
 // Opening NCCL. Its calls are tested on GPUs (gpu_nccl_test.cc).
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <string>
 
 #include "framework/collective/cuda/collectives.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -1,7 +1,4 @@
 // NCCL with one rank, by the calls that steps make: run, recorded, replayed, aborted and built again.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -12,6 +9,7 @@
 #include "framework/collective/nccl_clique.h"
 #include "tests/fake_gpu/test_gpus.h"
 #include "tests/framework/collective/test_nccl.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -30,9 +28,7 @@ class NcclOneRank : public testing::TestWithParam<bool> {
     auto nccl = OpenTestNccl();
     if (!nccl.ok()) GTEST_SKIP() << nccl.status();
     devices_ = *std::move(devices);
-    auto clique = NcclClique::Create(*nccl, {&gpu()}, {.blocking = GetParam()});
-    ASSERT_TRUE(clique.ok()) << clique.status();
-    clique_ = *std::move(clique);
+    ASSERT_OK_AND_ASSIGN(clique_, NcclClique::Create(*nccl, {&gpu()}, {.blocking = GetParam()}));
     stream_ = gpu().NewStream(StreamKind::kCollective).value();
     from_ = DeviceMemory::Allocate(gpu(), kBytes).value();
     to_ = DeviceMemory::Allocate(gpu(), kBytes).value();
@@ -71,8 +67,7 @@ class NcclOneRank : public testing::TestWithParam<bool> {
     std::fill_n(host(), kElementsOfRank, value);
     ASSERT_TRUE(stream_->Copy(from_.data(), gpu(), host(), cpu, kBytes).ok());
     ASSERT_TRUE(stream_->Synchronize().ok());
-    const absl::Status status = work();
-    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_EQ(work(), absl::OkStatus());
     std::fill_n(host(), kElementsOfRank, 0.0f);
     ASSERT_TRUE(stream_->Copy(host(), cpu, to_.data(), gpu(), kBytes).ok());
     ASSERT_TRUE(stream_->Synchronize().ok());
@@ -109,8 +104,7 @@ TEST_P(NcclOneRank, AnAbortEndsWhatWasRecordedAndItIsBuiltAgain) {
     EXPECT_TRUE(step->ended());
     EXPECT_FALSE(Run().ok());
     clique_->Resume();
-    const absl::Status built = clique_->Prepare(Soon());
-    ASSERT_TRUE(built.ok()) << built;
+    ASSERT_EQ(clique_->Prepare(Soon()), absl::OkStatus());
     ExpectToSum(7, [&] { return Run(); });
   }
 }

@@ -1,9 +1,6 @@
 // The averager `nccl` on a test double of NCCL.
 #include "framework/collective/nccl.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <deque>
 
 #include "absl/strings/str_cat.h"

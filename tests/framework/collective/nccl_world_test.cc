@@ -1,7 +1,4 @@
 // The averager `nccl` among the GPUs of several processes, on test doubles of NCCL and of GPUs in a world of threads.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <limits>
 #include <memory>
@@ -21,7 +18,6 @@
 #include "tests/framework/collective/fake_nccl.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/framework/collective/meeting.h"
-#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {

@@ -7,8 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -18,6 +16,7 @@
 #include "framework/device/device_set.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/collective/fake_world.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 

@@ -2,9 +2,6 @@
 // those of CPU devices.
 #include "framework/collective/staged.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <cmath>
 #include <functional>
@@ -23,7 +20,6 @@
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/framework/collective/process_towers.h"
-#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {

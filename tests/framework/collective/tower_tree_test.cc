@@ -1,11 +1,10 @@
 #include "framework/collective/tower_tree.h"
 
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

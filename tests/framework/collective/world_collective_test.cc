@@ -1,9 +1,6 @@
 // The averager `local` among processes, against that of one process.
 #include "framework/collective/world_collective.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -18,7 +15,6 @@
 #include "framework/collective/world_messages.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/framework/collective/process_towers.h"
-#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -64,14 +60,12 @@ TYPED_TEST(WorldCollectiveTest, EveryLayoutHasTheBitsOfOneProcess) {
         const HostTowers<T> start = Draw<T>(count, elements, random() % 2 == 0, random);
         HostTowers<T> expected = start;
         ProcessTowers<T> alone(expected, 0, count, 1, kind);
-        const auto collective = MakeLocalCollective(alone.spec());
-        ASSERT_TRUE(collective.ok()) << collective.status();
-        for (uint32_t run = 1; run <= 3; ++run) ASSERT_TRUE(alone.Run(**collective, run, absl::InfiniteFuture()).ok());
+        ASSERT_OK_AND_ASSIGN(const auto collective, MakeLocalCollective(alone.spec()));
+        for (uint32_t run = 1; run <= 3; ++run) ASSERT_TRUE(alone.Run(*collective, run, absl::InfiniteFuture()).ok());
         alone.Move(/*in=*/false);
         for (const WorldRoute route : kRoutes) {
           HostTowers<T> actual = start;
-          const absl::Status status = RunLayout(layout, kind, actual, {.route = route});
-          ASSERT_TRUE(status.ok()) << status;
+          ASSERT_EQ(RunLayout(layout, kind, actual, {.route = route}), absl::OkStatus());
           for (int t = 0; t < count; ++t) {
             EXPECT_TRUE(SameBits(expected.data[t], actual.data[t])) << Name(route) << ", tower " << t;
           }
@@ -92,9 +86,8 @@ TYPED_TEST(WorldCollectiveTest, SlicesHaveTheBitsOfTheMeanInEveryLayout) {
       const HostTowers<T> start = Draw<T>(count, slice * count, random() % 2 == 0, random);
       HostTowers<T> expected = start;
       ProcessTowers<T> alone(expected, 0, count, 1, CollectiveKind::kMean);
-      const auto collective = MakeLocalCollective(alone.spec());
-      ASSERT_TRUE(collective.ok()) << collective.status();
-      ASSERT_TRUE(alone.Run(**collective, 1, absl::InfiniteFuture()).ok());
+      ASSERT_OK_AND_ASSIGN(const auto collective, MakeLocalCollective(alone.spec()));
+      ASSERT_TRUE(alone.Run(*collective, 1, absl::InfiniteFuture()).ok());
       alone.Move(/*in=*/false);
       for (const WorldRoute route : kRoutes) {
         SCOPED_TRACE(Name(route));
@@ -144,9 +137,8 @@ TYPED_TEST(WorldCollectiveTest, SumsOfProcessesAreClose) {
       }
       HostTowers<T> expected = start, actual = start;
       ProcessTowers<T> alone(expected, 0, count, 1, kind);
-      const auto collective = MakeLocalCollective(alone.spec());
-      ASSERT_TRUE(collective.ok()) << collective.status();
-      for (uint32_t run = 1; run <= 3; ++run) ASSERT_TRUE(alone.Run(**collective, run, absl::InfiniteFuture()).ok());
+      ASSERT_OK_AND_ASSIGN(const auto collective, MakeLocalCollective(alone.spec()));
+      for (uint32_t run = 1; run <= 3; ++run) ASSERT_TRUE(alone.Run(*collective, run, absl::InfiniteFuture()).ok());
       alone.Move(/*in=*/false);
       HostTowers<T> through_tree = start;
       absl::Status status =
@@ -173,8 +165,7 @@ TEST(WorldCollective, SlicesMayBeLongerThanMessages) {
   for (const WorldSum sum : {WorldSum::kTowers, WorldSum::kProcesses}) {
     const HostTowers<float> start = Draw<float>(4, 10'000, true, TestRandom());
     HostTowers<float> expected = start;
-    const absl::Status whole = RunLayout(layout, CollectiveKind::kMean, expected, {.sum = sum});
-    ASSERT_TRUE(whole.ok()) << whole;
+    ASSERT_EQ(RunLayout(layout, CollectiveKind::kMean, expected, {.sum = sum}), absl::OkStatus());
     for (const WorldRoute route : kRoutes) {
       HostTowers<float> actual = start;
       const absl::Status cut =
@@ -206,8 +197,7 @@ TYPED_TEST(WorldCollectiveTest, SpecialValuesHaveTheBitsOfOneProcess) {
     alone.Move(/*in=*/false);
     for (const WorldRoute route : kRoutes) {
       HostTowers<T> actual = start;
-      const absl::Status status = RunLayout(layout, kind, actual, {.route = route, .runs = 1});
-      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_EQ(RunLayout(layout, kind, actual, {.route = route, .runs = 1}), absl::OkStatus());
       for (size_t t = 0; t < 8; ++t) EXPECT_TRUE(SameBits(expected.data[t], actual.data[t])) << Name(route) << t;
     }
   }
@@ -240,8 +230,7 @@ TEST(WorldCollective, ManyProcessesHaveTheBitsOfOne) {
   ProcessTowers<float> alone(expected, 0, kFewestInTree, 1, CollectiveKind::kMean);
   ASSERT_TRUE(alone.Run(**MakeLocalCollective(alone.spec()), 1, absl::InfiniteFuture()).ok());
   alone.Move(/*in=*/false);
-  const absl::Status status = RunLayout(layout, CollectiveKind::kMean, actual, {.runs = 1});
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(RunLayout(layout, CollectiveKind::kMean, actual, {.runs = 1}), absl::OkStatus());
   for (int t = 0; t < kFewestInTree; ++t) EXPECT_TRUE(SameBits(expected.data[t], actual.data[t])) << "tower " << t;
 }
 

@@ -1,8 +1,5 @@
 #include "framework/collective/world.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <memory>
@@ -22,7 +19,6 @@
 #include "tests/framework/base/no_threads.h"
 #include "tests/framework/collective/fake_mpi.h"
 #include "tests/framework/collective/fake_world.h"
-#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -36,15 +32,13 @@ using testing::Not;
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
 TEST(World, OfOneProcessNeedsNobody) {
-  const auto world = OpenWorld({}, absl::InfinitePast());
-  ASSERT_TRUE(world.ok()) << world.status();
-  EXPECT_EQ((*world)->rank(), 0);
-  EXPECT_EQ((*world)->size(), 1);
-  EXPECT_EQ((*world)->processes()[0].host, HostName());
-  const auto gathered = (*world)->AllGather("mine", absl::InfinitePast());
-  ASSERT_TRUE(gathered.ok());
-  EXPECT_THAT(*gathered, ElementsAre("mine"));
-  EXPECT_TRUE((*world)->Close(absl::InfinitePast()).ok());
+  ASSERT_OK_AND_ASSIGN(const auto world, OpenWorld({}, absl::InfinitePast()));
+  EXPECT_EQ(world->rank(), 0);
+  EXPECT_EQ(world->size(), 1);
+  EXPECT_EQ(world->processes()[0].host, HostName());
+  ASSERT_OK_AND_ASSIGN(const auto gathered, world->AllGather("mine", absl::InfinitePast()));
+  EXPECT_THAT(gathered, ElementsAre("mine"));
+  EXPECT_TRUE(world->Close(absl::InfinitePast()).ok());
 }
 
 TEST(World, GathersFromAll) {

@@ -120,13 +120,12 @@ TEST_F(FuseElementwiseTest, WhatOthersNeedBeforeStaysApart) {
 TEST_F(FuseElementwiseTest, ForwardAndBackwardAreAPassEach) {
   const Output x = Input({64});
   const Output t = ops::Tanh(root_, ops::Scale(root_, x, 2)), y = ops::Mul(root_, t, ops::Exp(root_, x));
-  const auto gradients = Gradients(root_, {ops::Sum(root_, y)}, {x});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  ASSERT_OK_AND_ASSIGN(const auto gradients, Gradients(root_, {ops::Sum(root_, y)}, {x}));
   Open("cpu:1", kFuse);
   const Output sum = ops::Sum(root_, y);
-  const auto step = Prepare({{x, {64}}}, {sum, (*gradients)[0]});
+  const auto step = Prepare({{x, {64}}}, {sum, gradients[0]});
   EXPECT_THAT(Members(step->plan(), sum.node->name()), ElementsAre("Scale", "Tanh", "Exp", "Mul", "Sum"));
-  EXPECT_GT(Members(step->plan(), (*gradients)[0].node->name()).size(), 3u);
+  EXPECT_GT(Members(step->plan(), gradients[0].node->name()).size(), 3u);
 }
 
 TEST_F(FuseElementwiseTest, OtherShapesAndDevicesStayApart) {
@@ -458,8 +457,7 @@ TEST_P(RandomElementwiseTest, IsBitEqualToTheOpsOneByOne) {
     EXPECT_EQ(CheckPlan((*step)->plan()), "");
     EXPECT_TRUE(fuse || Count((*step)->plan(), kPass) == 0);
     for (int turn = 0; turn < 2; ++turn) {
-      const absl::Status status = (*step)->Run(feeds);
-      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_EQ((*step)->Run(feeds), absl::OkStatus());
       for (size_t i = 0; i < fetches.size(); ++i)
         results[fuse].push_back((*step)->fetched(static_cast<int>(i)).Clone());
     }

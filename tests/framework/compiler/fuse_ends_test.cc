@@ -190,8 +190,7 @@ class FuseUpdatesTest : public FusionFixture {
       Initialize();
       step_ = Prepare(feeds_, fetches, updates);
       for (int turn = 0; turn < 2; ++turn) {
-        const absl::Status status = step_->Run(values_);
-        EXPECT_TRUE(status.ok()) << status;
+        EXPECT_EQ(step_->Run(values_), absl::OkStatus());
         for (size_t i = 0; i < fetches.size(); ++i)
           results[fuse].push_back(step_->fetched(static_cast<int>(i)).Clone());
       }

@@ -28,9 +28,7 @@ class FusionFixture : public SessionFixture {
   // Gradients of sum(weights * y).
   std::vector<Output> GradientsOf(Output y, const std::vector<Output>& xs) {
     const Output weights = Feed("weights", y.shape());
-    auto gradients = Gradients(root_, {ops::Sum(root_, ops::Mul(root_, y, weights))}, xs);
-    EXPECT_TRUE(gradients.ok()) << gradients.status();
-    return *gradients;
+    return belfry::ValueOf(Gradients(root_, {ops::Sum(root_, ops::Mul(root_, y, weights))}, xs));
   }
   // Checks that the float32 fetches of a fused and an unfused run agree to `tolerance`. Returns the fused plan.
   const Plan& Compare(const std::vector<Output>& fetches, float tolerance, absl::string_view devices = "cpu:1",
@@ -41,8 +39,7 @@ class FusionFixture : public SessionFixture {
       Open(devices, {.fuse = fuse, .fuse_elementwise_from = fuse_elementwise_from});
       Initialize();
       step_ = Prepare(feeds_, fetches);
-      const absl::Status status = step_->Run(values_);
-      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(step_->Run(values_), absl::OkStatus());
       results.emplace_back();
       for (size_t i = 0; i < fetches.size(); ++i) {
         const Tensor& tensor = step_->fetched(static_cast<int>(i));

@@ -1,7 +1,6 @@
 // Generated kernels of the models' training steps, compiled for several cards, none of which need be present.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
@@ -35,6 +34,7 @@
 #include "ops/nn.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/compiler/model_kernels.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -108,9 +108,7 @@ TEST(GeneratedKernels, OfTrainingStepsCompileForAllCards) {
   for (const auto& [major, minor] : kKernelCapabilities) {
     if (const absl::Status nvrtc = CheckNvrtc(major, minor); !nvrtc.ok()) GTEST_SKIP() << nvrtc.message();
   }
-  const absl::StatusOr<std::vector<std::string>> kernels = KernelsOfModels();
-  ASSERT_TRUE(kernels.ok()) << kernels.status();
-  const std::vector<std::string>& sources = *kernels;
+  ASSERT_OK_AND_ASSIGN(const std::vector<std::string> sources, KernelsOfModels());
   EXPECT_GT(sources.size(), 20u);
   std::atomic<size_t> bytes = 0;
   CheckAll(sources, [&](const std::string& source) { return Check(source, bytes); });
@@ -180,10 +178,8 @@ TEST(GeneratedKernels, OfEachOpCompile) {
   }
   results.push_back(ops::Less(scope, feeds.rbegin()[1].output, feeds.back().output));
   ASSERT_EQ(graph.status(), absl::OkStatus());
-  const auto session = Session::Create(graph, devices, {.fuse = false});
-  ASSERT_TRUE(session.ok()) << session.status();
-  const auto explained = (*session)->Explain(feeds, results);
-  ASSERT_TRUE(explained.ok()) << explained.status();
+  ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(graph, devices, {.fuse = false}));
+  ASSERT_EQ(session->Explain(feeds, results).status(), absl::OkStatus());
   EXPECT_GT(sources.size(), 200u);
   const auto is_large = [](const std::string& source) { return absl::StrContains(source, "const int64_t e = "); };
   EXPECT_EQ(std::count_if(sources.begin(), sources.end(), is_large), 1);

@@ -13,7 +13,6 @@
 #include "ops/nn.h"
 #include "tests/framework/compiler/plan_checker.h"
 #include "tests/framework/runtime/session_fixture.h"
-#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -216,11 +215,9 @@ TEST_P(MemoryPlanTest, RandomGraphs) {
     for (const double share : {1.0, 0.9, 0.01}) {
       SCOPED_TRACE(absl::StrCat(share, " of the memory"));
       if (share < 1) options.arena_limit = std::max<size_t>(1, static_cast<size_t>(share * static_cast<double>(whole)));
-      auto session = Session::Create(graph, devices, options);
-      ASSERT_TRUE(session.ok()) << session.status();
-      auto step = (*session)->Prepare(specs, fetches);
-      ASSERT_TRUE(step.ok()) << step.status();
-      const Plan& plan = (*step)->plan();
+      ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, devices, options));
+      ASSERT_OK_AND_ASSIGN(auto step, session->Prepare(specs, fetches));
+      const Plan& plan = step->plan();
       const size_t peak = *absl::c_max_element(plan.memory.arena_bytes);
       if (share == 1) whole = peak;
       ASSERT_LE(peak, whole);
@@ -229,11 +226,11 @@ TEST_P(MemoryPlanTest, RandomGraphs) {
       within += share < 1 && peak <= options.arena_limit ? 1 : 0;
       ASSERT_EQ(CheckPlan(plan), "") << plan.ToText(devices);
       for (int run = 0; run < (share == 1 ? 3 : 1); ++run) {
-        ASSERT_TRUE((*step)->Run(tensors).ok());
+        ASSERT_TRUE(step->Run(tensors).ok());
         for (size_t i = 0; i < fetches.size(); ++i) {
           const Tensor& value = expected.at({fetches[i].node->id(), fetches[i].index});
-          ASSERT_TRUE(Same((*step)->fetched(static_cast<int>(i)), value))
-              << fetches[i].name() << " is " << (*step)->fetched(static_cast<int>(i)).ToString(10) << ", not "
+          ASSERT_TRUE(Same(step->fetched(static_cast<int>(i)), value))
+              << fetches[i].name() << " is " << step->fetched(static_cast<int>(i)).ToString(10) << ", not "
               << value.ToString(10) << "\n"
               << plan.ToText(devices);
         }

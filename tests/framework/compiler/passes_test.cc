@@ -68,9 +68,8 @@ TEST_F(PassesTest, ShapesOfWhatCouldNotBeHeldAreFolded) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {Shape::kUnknown});
   const Output huge = ops::BroadcastTo(root_, ops::Reshape(root_, x, {-1, 1, 1}), {-1, 1 << 27, 1 << 27});
   Open("cpu:1");
-  auto result = session_->Run({{x, Tensor::Of<float>({1})}}, {ops::ShapeOf(root_, huge)});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT((*result)[0].ToDoubles(), ElementsAre(1, 1 << 27, 1 << 27));
+  ASSERT_OK_AND_ASSIGN(auto result, session_->Run({{x, Tensor::Of<float>({1})}}, {ops::ShapeOf(root_, huge)}));
+  EXPECT_THAT(result[0].ToDoubles(), ElementsAre(1, 1 << 27, 1 << 27));
 }
 
 TEST_F(PassesTest, LargeConstantsAreNotFolded) {
@@ -161,9 +160,8 @@ class FusionTest : public PassesTest, public testing::WithParamInterface<const c
          : activation == "Tanh"      ? ops::Tanh(root_, biased_)
          : activation == "Sigmoid"   ? ops::Sigmoid(root_, biased_)
                                      : ops::Neg(root_, biased_);
-    auto gradients = Gradients(root_, {ops::Sum(root_, ops::Square(root_, y_))}, {w_.value(), b_.value()});
-    ASSERT_TRUE(gradients.ok()) << gradients.status();
-    gradients_ = *gradients;
+    ASSERT_OK_AND_ASSIGN(gradients_,
+                         Gradients(root_, {ops::Sum(root_, ops::Square(root_, y_))}, {w_.value(), b_.value()}));
     Open("cpu:1");
     Initialize();
   }
@@ -346,9 +344,8 @@ TEST_P(CollectiveTest, PartsThatDiffer) {
 TEST_P(CollectiveTest, OneFetchRunsAllTowers) {
   const Output a = Reduce(0, 2, Value(0, {1, 2})), b = Reduce(1, 2, Value(1, {10, 20}));
   for (const Output& fetch : {a, b}) {
-    auto result = session_->Run({fetch});
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_THAT((*result)[0].ToDoubles(), ElementsAre(11, 22));
+    ASSERT_OK_AND_ASSIGN(auto result, session_->Run({fetch}));
+    EXPECT_THAT(result[0].ToDoubles(), ElementsAre(11, 22));
   }
 }
 
@@ -367,13 +364,12 @@ TEST_P(CollectiveTest, LeavesItsInputsAlone) {
   const Variable v = GetVariable(Tower(1), "v", {2}, ConstantInitializer(5));
   const Output a = Reduce(0, 2, y), b = Reduce(1, 2, v);
   Initialize();
-  auto result = session_->Run({{x, Tensor::Of<float>({1, 2})}}, {a, b, y, v.value(), x});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT((*result)[0].ToDoubles(), ElementsAre(4, 3));
-  EXPECT_THAT((*result)[1].ToDoubles(), ElementsAre(4, 3));
-  EXPECT_THAT((*result)[2].ToDoubles(), ElementsAre(-1, -2));
-  EXPECT_THAT((*result)[3].ToDoubles(), ElementsAre(5, 5));
-  EXPECT_THAT((*result)[4].ToDoubles(), ElementsAre(1, 2));
+  ASSERT_OK_AND_ASSIGN(auto result, session_->Run({{x, Tensor::Of<float>({1, 2})}}, {a, b, y, v.value(), x}));
+  EXPECT_THAT(result[0].ToDoubles(), ElementsAre(4, 3));
+  EXPECT_THAT(result[1].ToDoubles(), ElementsAre(4, 3));
+  EXPECT_THAT(result[2].ToDoubles(), ElementsAre(-1, -2));
+  EXPECT_THAT(result[3].ToDoubles(), ElementsAre(5, 5));
+  EXPECT_THAT(result[4].ToDoubles(), ElementsAre(1, 2));
 }
 
 TEST_P(CollectiveTest, OfAVariableAfterItsUpdate) {

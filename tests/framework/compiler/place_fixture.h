@@ -1,9 +1,6 @@
 // A graph of fake ops, and the devices on which its nodes are placed.
 #pragma once
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +9,7 @@
 #include "framework/graph/scope.h"
 #include "tests/framework/compiler/fake_ops.h"
 #include "tests/framework/runtime/fake_device.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 
@@ -28,9 +26,7 @@ class PlaceFixture : public testing::Test {
   // Places the whole graph; a failure fails the test.
   void Place(const DeviceSet& devices, bool soft = false) {
     ASSERT_TRUE(graph_.status().ok()) << graph_.status();
-    auto placement = belfry::Place(graph_, devices, {.allow_soft_placement = soft});
-    ASSERT_TRUE(placement.ok()) << placement.status();
-    placement_ = *std::move(placement);
+    ASSERT_OK_AND_ASSIGN(placement_, belfry::Place(graph_, devices, {.allow_soft_placement = soft}));
     ASSERT_EQ(static_cast<int>(placement_.device.size()), graph_.size());
     devices_ = &devices;
   }

@@ -17,13 +17,11 @@ class PlaceGroupsTest : public PlaceFixture {
   // A node with both a device request and a colocation, which no Scope creates.
   const Node* Bound(const std::string& op, std::vector<Output> inputs, const Node& with, const std::string& device) {
     const NodeFacts facts{.device = *DeviceName::Parse(device), .device_text = device, .colocated_with = {&with}};
-    auto node = graph_.AddNode({.op = op,
-                                .name = absl::StrCat(op, "_on_", with.name()),
-                                .inputs = std::move(inputs),
-                                .facts = std::make_shared<const NodeFacts>(facts),
-                                .location = {"train.cc", 7}});
-    EXPECT_TRUE(node.ok()) << node.status();
-    return *node;
+    return ValueOf(graph_.AddNode({.op = op,
+                                   .name = absl::StrCat(op, "_on_", with.name()),
+                                   .inputs = std::move(inputs),
+                                   .facts = std::make_shared<const NodeFacts>(facts),
+                                   .location = {"train.cc", 7}}));
   }
 };
 
@@ -123,9 +121,7 @@ TEST_F(PlaceGroupsTest, ColocatedUpdatesOfVariablesOnDifferentDevices) {
   for (const Placement& placed : {Placement(), before}) {
     const auto hard = belfry::Place(graph_, devices, {}, placed);
     EXPECT_THAT(std::string(hard.status().message()), HasSubstr("Cannot colocate nodes 'a' and 'b'"));
-    auto soft = belfry::Place(graph_, devices, {.allow_soft_placement = true}, placed);
-    ASSERT_TRUE(soft.ok()) << soft.status();
-    placement_ = *std::move(soft);
+    ASSERT_OK_AND_ASSIGN(placement_, belfry::Place(graph_, devices, {.allow_soft_placement = true}, placed));
     EXPECT_EQ(Where(v), "CPU:0");
     EXPECT_EQ(Where(a), "CPU:0");
     EXPECT_EQ(Where(w), "GPU:0");

@@ -4,7 +4,6 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/steady_time.h"
 #include "tests/framework/compiler/place_fixture.h"
-#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -192,9 +191,7 @@ TEST_F(PlaceTest, WhatIsPlacedStays) {
   const Output update = root_.Device("/gpu:2").Add("Assign", {variable, x});
   const Output view = root_.Add("Reshape", {x}), later = Const(root_, "later");
   root_.Device("/gpu:2").Add("Relu", {later});
-  auto more = belfry::Place(graph_, devices, {}, placement_);
-  ASSERT_TRUE(more.ok()) << more.status();
-  placement_ = *std::move(more);
+  ASSERT_OK_AND_ASSIGN(placement_, belfry::Place(graph_, devices, {}, placement_));
   EXPECT_EQ(Where(x), "CPU:0");
   EXPECT_EQ(Where(variable), "GPU:1");
   EXPECT_EQ(Where(update), "GPU:1");

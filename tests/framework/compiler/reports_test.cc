@@ -45,11 +45,10 @@ TEST(LayerOf, IsTheScopeOfTheForwardNode) {
   const Output pooled = ops::MaxPool(tower.Named("pool1"), ops::Add(tower, y, ops::Mul(tower.NameScope("side"), y, y)));
   const Variable bias = GetVariable(tower, "bias", {3}, ZerosInitializer());
   const Output loss = ops::Sum(tower.Named("loss"), ops::BiasAdd(tower, pooled, bias));
-  const auto gradients = Gradients(tower, {loss}, {filter, bias});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  ASSERT_OK_AND_ASSIGN(const auto gradients, Gradients(tower, {loss}, {filter, bias}));
   const optim::GradientDescent descent({.learning_rate = 0.1});
-  descent.Apply(root, filter, (*gradients)[0]);
-  descent.Apply(root, bias, (*gradients)[1]);
+  descent.Apply(root, filter, gradients[0]);
+  descent.Apply(root, bias, gradients[1]);
   ASSERT_TRUE(graph.status().ok()) << graph.status();
 
   EXPECT_EQ(Layer(graph, "tower_12/group1/block0/conv2/Relu"), "group1/block0/conv2");
@@ -77,9 +76,8 @@ class ReportsTest : public SessionFixture {
  protected:
   // Builds a perceptron with one hidden layer, trained with momentum on all devices.
   void Train(absl::string_view spec, const SessionOptions& options = {}) {
-    auto devices = DeviceSet::Open(spec);
-    ASSERT_TRUE(devices.ok()) << devices.status();
-    devices_ = std::make_unique<DeviceSet>(*std::move(devices));
+    ASSERT_OK_AND_ASSIGN(auto devices, DeviceSet::Open(spec));
+    devices_ = std::make_unique<DeviceSet>(std::move(devices));
     const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
       const Output hidden = models::Dense(tower, "hidden", batch["image"], 100);
       const Output logits = models::Dense(tower, "logits", ops::Relu(tower, hidden), 10);
@@ -88,9 +86,7 @@ class ReportsTest : public SessionFixture {
     };
     step_ = models::ReplicateTowers(root_, *devices_, models::ClassifiedFields({32}), model,
                                     optim::Momentum({.learning_rate = 0.1, .momentum = 0.9}));
-    auto session = Session::Create(graph_, *devices_, options);
-    ASSERT_TRUE(session.ok()) << session.status();
-    session_ = *std::move(session);
+    ASSERT_OK_AND_ASSIGN(session_, Session::Create(graph_, *devices_, options));
   }
   std::vector<FeedSpec> FeedSpecs(int64_t examples) const {
     std::vector<FeedSpec> specs;
@@ -116,15 +112,14 @@ class ReportsTest : public SessionFixture {
 
 TEST_F(ReportsTest, MemoryAddsUp) {
   Train("cpu:2");
-  auto explained = session_->Explain(FeedSpecs(16), {step_.loss}, {step_.update});
-  ASSERT_TRUE(explained.ok()) << explained.status();
+  ASSERT_OK_AND_ASSIGN(auto explained, session_->Explain(FeedSpecs(16), {step_.loss}, {step_.update}));
   const size_t weights = (32 * 100 + 100 + 100 * 10 + 10) * sizeof(float);
   for (int device = 0; device < 2; ++device) {
-    const DeviceMemoryReport& report = explained->memory[device];
+    const DeviceMemoryReport& report = explained.memory[device];
     EXPECT_EQ(report.parameters, weights);
     EXPECT_EQ(report.slots, weights);
     EXPECT_EQ(report.others, sizeof(int64_t));  // the global step
-    EXPECT_EQ(report.arena(), explained->plan->memory.arena_bytes[device]);
+    EXPECT_EQ(report.arena(), explained.plan->memory.arena_bytes[device]);
     EXPECT_GE(report.inputs, 16u * 32 * sizeof(float));
     EXPECT_GT(report.gradients, 0u);
     EXPECT_GT(report.activations, 0u);
@@ -137,7 +132,7 @@ TEST_F(ReportsTest, MemoryAddsUp) {
     ASSERT_NE(largest, report.largest.end());
     EXPECT_EQ(largest->bytes, 32 * 100 * sizeof(float));
   }
-  const std::string text = ExplainPlan(*explained->plan, explained->memory, *devices_);
+  const std::string text = ExplainPlan(*explained.plan, explained.memory, *devices_);
   EXPECT_THAT(text, HasSubstr("\nothers: variables that are not trained; copies: "));
   EXPECT_THAT(text, AllOf(HasSubstr("CPU:1"), HasSubstr("variable hidden/weights float32[32,100]"),
                           HasSubstr("Collectives in a step: "), HasSubstr("Critical path: ")));
@@ -147,16 +142,13 @@ TEST_F(ReportsTest, MemoryAddsUp) {
 TEST_F(ReportsTest, GradientsAreWhatGradientsAdds) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {32, 32});
   const Output y = ops::MatMul(root_.NameScope("gradients"), x, x);
-  const auto gradients = Gradients(root_, {ops::Sum(root_, y)}, {x});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  ASSERT_OK_AND_ASSIGN(const auto gradients, Gradients(root_, {ops::Sum(root_, y)}, {x}));
   Open("cpu:1");
-  auto forward = session_->Explain({{x, {32, 32}}}, {y});
-  ASSERT_TRUE(forward.ok()) << forward.status();
-  EXPECT_EQ(forward->memory[0].gradients, 0u);
-  EXPECT_GT(forward->memory[0].activations, 0u);
-  auto backward = session_->Explain({{x, {32, 32}}}, {(*gradients)[0]});
-  ASSERT_TRUE(backward.ok()) << backward.status();
-  EXPECT_GT(backward->memory[0].gradients, 0u);
+  ASSERT_OK_AND_ASSIGN(auto forward, session_->Explain({{x, {32, 32}}}, {y}));
+  EXPECT_EQ(forward.memory[0].gradients, 0u);
+  EXPECT_GT(forward.memory[0].activations, 0u);
+  ASSERT_OK_AND_ASSIGN(auto backward, session_->Explain({{x, {32, 32}}}, {gradients[0]}));
+  EXPECT_GT(backward.memory[0].gradients, 0u);
 }
 
 TEST_F(ReportsTest, MoreExamplesNeedMoreMemory) {
@@ -173,12 +165,11 @@ TEST_F(ReportsTest, MoreExamplesNeedMoreMemory) {
 // each product and each element summed over.
 TEST_F(ReportsTest, TheOperationsOfProducts) {
   Train("cpu:1");
-  auto explained = session_->Explain(FeedSpecs(16), {step_.loss}, {step_.update});
-  ASSERT_TRUE(explained.ok()) << explained.status();
+  ASSERT_OK_AND_ASSIGN(auto explained, session_->Explain(FeedSpecs(16), {step_.loss}, {step_.update}));
   double products = 0;
-  for (const ProgramNode& node : explained->plan->program.nodes) {
+  for (const ProgramNode& node : explained.plan->program.nodes) {
     if (node.op->name == "MatMul" || node.op->name == "FusedMatMul") {
-      products += FlopsOf(explained->plan->program, node);
+      products += FlopsOf(explained.plan->program, node);
     }
   }
   EXPECT_EQ(products, 2.0 * 16 * (2 * 32 * 100 + 3 * 100 * 10));
@@ -189,16 +180,14 @@ TEST_F(ReportsTest, TheOperationsOfConvolutions) {
   const Variable filter = GetVariable(root_, "filter", {3, 3, 4, 6}, ConstantInitializer(1));
   const Output loss =
       ops::Sum(root_, ops::Square(root_, ops::Conv2D(root_, x, filter, {.padding = ops::Padding::Same()})));
-  const auto gradients = Gradients(root_, {loss}, {x, filter});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  ASSERT_OK_AND_ASSIGN(const auto gradients, Gradients(root_, {loss}, {x, filter}));
   Open("cpu:1");
-  auto explained = session_->Explain({{x, {2, 8, 8, 4}}}, {(*gradients)[0], (*gradients)[1]});
-  ASSERT_TRUE(explained.ok()) << explained.status();
+  ASSERT_OK_AND_ASSIGN(auto explained, session_->Explain({{x, {2, 8, 8, 4}}}, {gradients[0], gradients[1]}));
   int convolutions = 0;
-  for (const ProgramNode& node : explained->plan->program.nodes) {
+  for (const ProgramNode& node : explained.plan->program.nodes) {
     if (!absl::StrContains(node.op->name, "Conv2D")) continue;
     ++convolutions;
-    EXPECT_EQ(FlopsOf(explained->plan->program, node), 2.0 * (2 * 8 * 8 * 6) * (3 * 3 * 4)) << node.op->name;
+    EXPECT_EQ(FlopsOf(explained.plan->program, node), 2.0 * (2 * 8 * 8 * 6) * (3 * 3 * 4)) << node.op->name;
   }
   EXPECT_EQ(convolutions, 3);
 }
@@ -210,10 +199,9 @@ TEST_F(ReportsTest, TheCriticalPathIsTheLongestChain) {
   for (int i = 0; i < 5; ++i) slow = ops::Exp(root_.Named(absl::StrCat("slow", i)), slow);
   const Output y = ops::Add(root_.Named("y"), quick, slow);
   Open("cpu:1");
-  auto explained = session_->Explain({{x, {100}}}, {y});
-  ASSERT_TRUE(explained.ok()) << explained.status();
+  ASSERT_OK_AND_ASSIGN(auto explained, session_->Explain({{x, {100}}}, {y}));
   std::vector<std::string> names;
-  for (int node : CriticalPath(explained->plan->program)) names.push_back(explained->plan->program.nodes[node].name);
+  for (int node : CriticalPath(explained.plan->program)) names.push_back(explained.plan->program.nodes[node].name);
   ASSERT_GE(names.size(), 6u);
   EXPECT_EQ(names.back(), "y");
   EXPECT_EQ(names[names.size() - 6], "slow0");
@@ -235,15 +223,13 @@ TEST_F(ReportsTest, AStepThatDoesNotFitSaysWhatNeedsHowMuch) {
 TEST_F(ReportsTest, ATraceHasEveryInstructionInOrder) {
   Train("cpu:2");
   ASSERT_TRUE(session_->RunTarget(step_.initialize).ok());
-  auto step = session_->Prepare(FeedSpecs(16), {step_.loss}, {step_.update});
-  ASSERT_TRUE(step.ok()) << step.status();
+  ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare(FeedSpecs(16), {step_.loss}, {step_.update}));
   std::vector<StepTrace> traces(3);
   for (StepTrace& trace : traces) {
-    ASSERT_TRUE((*step)->Run(Feeds(16)).ok());
-    const absl::Status status = (*step)->RunTraced(Feeds(16), trace);
-    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_TRUE(step->Run(Feeds(16)).ok());
+    ASSERT_EQ(step->RunTraced(Feeds(16), trace), absl::OkStatus());
   }
-  const Plan& plan = (*step)->plan();
+  const Plan& plan = step->plan();
   std::vector<size_t> instructions(plan.streams.size(), 0);
   std::vector<absl::Time> last(plan.streams.size(), traces[2].begin);
   for (const StepSpan& span : traces[2].spans) {
@@ -290,16 +276,14 @@ TEST_F(ReportsTest, ATracedRunComputesTheSame) {
     const Output x = ops::Placeholder(Scope(graph), DType::kFloat32, {4});
     const Output y = ops::Sum(Scope(graph), ops::Exp(Scope(graph), x));
     auto devices = DeviceSet::Open("cpu:1");
-    auto session = Session::Create(graph, *devices);
-    ASSERT_TRUE(session.ok()) << session.status();
-    auto step = (*session)->Prepare({{x, {4}}}, {y});
-    ASSERT_TRUE(step.ok()) << step.status();
+    ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, *devices));
+    ASSERT_OK_AND_ASSIGN(auto step, session->Prepare({{x, {4}}}, {y}));
     for (int i = 0; i < 3; ++i) {
       Tensor feed = *Tensor::Allocate(DType::kFloat32, {4});
       for (int k = 0; k < 4; ++k) feed.data<float>()[k] = static_cast<float>(i + k);
       StepTrace trace;
-      ASSERT_TRUE((traced == 1 ? (*step)->RunTraced({feed}, trace) : (*step)->Run({feed})).ok());
-      losses[traced].push_back((*step)->fetched(0).scalar<float>());
+      ASSERT_TRUE((traced == 1 ? step->RunTraced({feed}, trace) : step->Run({feed})).ok());
+      losses[traced].push_back(step->fetched(0).scalar<float>());
     }
   }
   EXPECT_EQ(losses[0], losses[1]);

@@ -23,10 +23,9 @@ Field Images(int64_t height, int64_t width, int64_t channels) {
 
 std::vector<float> Apply(const Field& field, const ImagePolicy& policy, const std::string& image, int64_t epoch = 0,
                          int64_t index = 0, uint64_t seed = 1) {
-  auto augmenter = Augmenter::Create(field, policy, seed);
-  EXPECT_TRUE(augmenter.ok()) << augmenter.status();
-  std::vector<float> output(augmenter->output_shape().elements());
-  augmenter->Apply(reinterpret_cast<const uint8_t*>(image.data()), epoch, index, output.data());
+  auto augmenter = ValueOf(Augmenter::Create(field, policy, seed));
+  std::vector<float> output(augmenter.output_shape().elements());
+  augmenter.Apply(reinterpret_cast<const uint8_t*>(image.data()), epoch, index, output.data());
   return output;
 }
 
@@ -127,13 +126,12 @@ TEST(Augmenter, CropsAndFlipsAreUniform) {
   std::string image(256, '\0');
   for (int i = 0; i < 256; ++i) image[i] = static_cast<char>(i);
   const ImagePolicy policy = {.crop = 13, .random_crop = true, .random_flip = true};
-  auto augmenter = Augmenter::Create(field, policy, 3);
-  ASSERT_TRUE(augmenter.ok());
+  ASSERT_OK_AND_ASSIGN(auto augmenter, Augmenter::Create(field, policy, 3));
   std::map<std::vector<int>, int> counts;
   std::vector<float> output(13 * 13);
   constexpr int kDraws = 32'000;
   for (int i = 0; i < kDraws; ++i) {
-    augmenter->Apply(reinterpret_cast<const uint8_t*>(image.data()), i / 1'000, i % 1'000, output.data());
+    augmenter.Apply(reinterpret_cast<const uint8_t*>(image.data()), i / 1'000, i % 1'000, output.data());
     const bool flip = output[0] > output[12];
     const int corner = static_cast<int>(std::min(output[0], output[12]));
     ++counts[{corner / 16, corner % 16, flip}];
@@ -147,13 +145,12 @@ TEST(Augmenter, BrightnessAndContrastAreUniform) {
   const Field field = Images(1, 2, 1);
   const std::string image("\x64\x66", 2);  // 100 and 102: mean 101
   const ImagePolicy policy = {.brightness = 10, .contrast_lower = 0.5f, .contrast_upper = 1.5f};
-  auto augmenter = Augmenter::Create(field, policy, 3);
-  ASSERT_TRUE(augmenter.ok());
+  ASSERT_OK_AND_ASSIGN(auto augmenter, Augmenter::Create(field, policy, 3));
   constexpr int kDraws = 20'000;
   int brightness[10] = {}, contrast[10] = {};
   for (int i = 0; i < kDraws; ++i) {
     float output[2];
-    augmenter->Apply(reinterpret_cast<const uint8_t*>(image.data()), 0, i, output);
+    augmenter.Apply(reinterpret_cast<const uint8_t*>(image.data()), 0, i, output);
     const double b = ((output[0] + output[1]) / 2 - 101 + 10) / 20, f = (output[1] - output[0]) / 2 - 0.5;
     ++brightness[std::clamp(static_cast<int>(b * 10), 0, 9)];
     ++contrast[std::clamp(static_cast<int>(f * 10), 0, 9)];
@@ -407,16 +404,14 @@ TEST(ChannelStatistics, MatchesTheDefinition) {
   const std::string bytes = random.Bytes(3 * 4 * 5 * 2);
   Tensor images(DType::kUInt8, {3, 4, 5, 2});
   std::copy(bytes.begin(), bytes.end(), images.data<uint8_t>());
-  const auto dataset = FromTensors({{"image", images}});
-  ASSERT_TRUE(dataset.ok());
-  const auto statistics = ComputeChannelStatistics(**dataset);
-  ASSERT_TRUE(statistics.ok()) << statistics.status();
+  ASSERT_OK_AND_ASSIGN(const auto dataset, FromTensors({{"image", images}}));
+  ASSERT_OK_AND_ASSIGN(const auto statistics, ComputeChannelStatistics(*dataset));
   for (int c = 0; c < 2; ++c) {
     double mean = 0, square = 0;
     for (int i = 0; i < 60; ++i) mean += images.data<uint8_t>()[2 * i + c] / 60.0;
     for (int i = 0; i < 60; ++i) square += std::pow(images.data<uint8_t>()[2 * i + c] - mean, 2) / 60;
-    EXPECT_NEAR(statistics->mean[c], mean, 1e-4);
-    EXPECT_NEAR(statistics->deviation[c], std::sqrt(square), 1e-4);
+    EXPECT_NEAR(statistics.mean[c], mean, 1e-4);
+    EXPECT_NEAR(statistics.deviation[c], std::sqrt(square), 1e-4);
   }
 }
 

@@ -1,13 +1,10 @@
 #include "framework/data/sequences/bucket_batcher.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 #include <utility>
 
 #include "framework/data/resume.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::data {
 namespace {
@@ -29,12 +26,10 @@ class Steps {
       labels.push_back(static_cast<int32_t>(i % 2));
     }
     const auto total = static_cast<int64_t>(tags.size()), n = static_cast<int64_t>(labels.size());
-    auto made = FromSequences(
+    dataset_ = ValueOf(FromSequences(
         Tensor::Of<int32_t>(lengths_, {n}),
         {{"step", Tensor::Of<float>(steps, {total, 2})}, {"tag", Tensor::Of<int32_t>(tags, {total}), 3 * n}},
-        {{"label", Tensor::Of<int32_t>(labels, {n}), 2}});
-    EXPECT_TRUE(made.ok()) << made.status();
-    dataset_ = *std::move(made);
+        {{"label", Tensor::Of<int32_t>(labels, {n}), 2}}));
   }
   const SequenceDataset& operator*() const { return *dataset_; }
   const std::vector<int32_t>& lengths() const { return lengths_; }
@@ -52,9 +47,7 @@ Steps RandomSteps(int64_t examples, int32_t longest) {
 }
 
 std::unique_ptr<BucketBatcher> Batcher(const Steps& steps, const BucketBatcherOptions& options) {
-  auto made = BucketBatcher::Create(*steps, options);
-  EXPECT_TRUE(made.ok()) << made.status();
-  return *std::move(made);
+  return ValueOf(BucketBatcher::Create(*steps, options));
 }
 
 // All elements of the batches up to the end, batch by batch, with the towers' parts one after the other.
@@ -101,18 +94,17 @@ TEST(BucketBatcher, AnEpochHasEverySequenceOnceWithItsSteps) {
   for (int epoch = 0; epoch < 2; ++epoch) {
     std::multiset<int64_t> seen;
     for (int64_t i = 0; i < input->batches_per_epoch(); ++i) {
-      auto batch = input->Next();
-      ASSERT_TRUE(batch.ok()) << batch.status();
-      EXPECT_EQ(batch->position(), (Position{epoch, i}));
-      EXPECT_EQ(batch->step(), epoch * input->batches_per_epoch() + i);
-      EXPECT_EQ(static_cast<int64_t>(batch->indices().size()), batch->examples());
-      seen.insert(batch->indices().begin(), batch->indices().end());
-      for (const TowerBatch& tower : batch->towers()) {
+      ASSERT_OK_AND_ASSIGN(auto batch, input->Next());
+      EXPECT_EQ(batch.position(), (Position{epoch, i}));
+      EXPECT_EQ(batch.step(), epoch * input->batches_per_epoch() + i);
+      EXPECT_EQ(static_cast<int64_t>(batch.indices().size()), batch.examples());
+      seen.insert(batch.indices().begin(), batch.indices().end());
+      for (const TowerBatch& tower : batch.towers()) {
         const int64_t padded = tower.fields[0].shape()[1];
         EXPECT_EQ(tower.fields[0].shape(), Shape({tower.count, padded, 2}));
         EXPECT_EQ(tower.fields[1].shape(), Shape({tower.count, padded}));
         for (int64_t row = 0; row < tower.count; ++row) {
-          const int64_t index = batch->indices()[static_cast<size_t>(tower.offset + row)];
+          const int64_t index = batch.indices()[static_cast<size_t>(tower.offset + row)];
           const int32_t length = steps.lengths()[static_cast<size_t>(index)];
           EXPECT_EQ(tower.fields[3].data<int32_t>()[row], length);
           for (int64_t t = 0; t < padded; ++t) {
@@ -271,12 +263,11 @@ class FailingSteps : public SequenceDataset {
 TEST(BucketBatcher, AnErrorOfTheDatasetIsThatOfItsBatch) {
   const Steps steps({1, 2, 3, 4});
   const FailingSteps failing(*steps);
-  const auto input = BucketBatcher::Create(failing, {.batch_size = 2});
-  ASSERT_TRUE(input.ok());
-  EXPECT_EQ((*input)->Next().status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ((*input)->Next().status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ((*input)->position(), (Position{0, 0}));
-  EXPECT_TRUE((*input)->Next().ok());
+  ASSERT_OK_AND_ASSIGN(const auto input, BucketBatcher::Create(failing, {.batch_size = 2}));
+  EXPECT_EQ(input->Next().status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(input->Next().status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(input->position(), (Position{0, 0}));
+  EXPECT_TRUE(input->Next().ok());
 }
 
 TEST(BucketBatcher, SettingsTellDataApart) {

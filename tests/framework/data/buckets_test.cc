@@ -1,13 +1,10 @@
 #include "framework/data/sequences/buckets.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <numeric>
 #include <set>
 
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::data {
 namespace {
@@ -24,9 +21,8 @@ std::vector<int64_t> RandomLengths(int64_t count, int64_t longest) {
 
 TEST(Buckets, BoundsDoubleUpToTheLongest) {
   const auto bounds = [](std::vector<int64_t> lengths) {
-    const auto buckets = Buckets::Make(lengths, {});
-    EXPECT_TRUE(buckets.ok()) << buckets.status();
-    return std::vector<int64_t>(buckets->bounds().begin(), buckets->bounds().end());
+    const auto buckets = ValueOf(Buckets::Make(lengths, {}));
+    return std::vector<int64_t>(buckets.bounds().begin(), buckets.bounds().end());
   };
   EXPECT_THAT(bounds({3, 50, 9}), ElementsAre(8, 16, 32, 50));
   EXPECT_THAT(bounds({3, 16}), ElementsAre(8, 16));
@@ -35,9 +31,8 @@ TEST(Buckets, BoundsDoubleUpToTheLongest) {
 }
 
 TEST(Buckets, AnExampleIsInTheFirstThatHoldsIt) {
-  const auto buckets = Buckets::Make({0, 4, 5, 9, 10, 10}, {4, 9, 12, 20});
-  ASSERT_TRUE(buckets.ok());
-  EXPECT_THAT(buckets->sizes(), ElementsAre(2, 2, 2, 0));
+  ASSERT_OK_AND_ASSIGN(const auto buckets, Buckets::Make({0, 4, 5, 9, 10, 10}, {4, 9, 12, 20}));
+  EXPECT_THAT(buckets.sizes(), ElementsAre(2, 2, 2, 0));
 }
 
 TEST(Buckets, RefusesBoundsAndLengthsThatDoNotFit) {
@@ -54,11 +49,10 @@ TEST(Buckets, RefusesBoundsAndLengthsThatDoNotFit) {
 
 TEST(Buckets, AnEpochHasEveryExampleOnceInBatchesOfOneBucket) {
   const std::vector<int64_t> lengths = RandomLengths(501, 70);
-  const auto buckets = Buckets::Make(lengths, {5, 20, 40, 70});
-  ASSERT_TRUE(buckets.ok());
+  ASSERT_OK_AND_ASSIGN(const auto buckets, Buckets::Make(lengths, {5, 20, 40, 70}));
   for (const bool shuffle : {false, true}) {
-    const BucketEpoch epoch = buckets->Deal(7, 3, shuffle, 8, false);
-    EXPECT_EQ(static_cast<int64_t>(epoch.batches.size()), buckets->BatchesPerEpoch(8, false));
+    const BucketEpoch epoch = buckets.Deal(7, 3, shuffle, 8, false);
+    EXPECT_EQ(static_cast<int64_t>(epoch.batches.size()), buckets.BatchesPerEpoch(8, false));
     std::multiset<int64_t> seen;
     std::vector<int> smaller(4);
     for (const BucketBatch& batch : epoch.batches) {
@@ -68,34 +62,32 @@ TEST(Buckets, AnEpochHasEveryExampleOnceInBatchesOfOneBucket) {
       for (int64_t i = batch.begin; i < batch.begin + batch.count; ++i) {
         const int64_t example = epoch.order[static_cast<size_t>(i)], length = lengths[static_cast<size_t>(example)];
         seen.insert(example);
-        EXPECT_LE(length, buckets->bounds()[batch.bucket]);
-        EXPECT_GT(length, batch.bucket == 0 ? -1 : buckets->bounds()[batch.bucket - 1]);
+        EXPECT_LE(length, buckets.bounds()[batch.bucket]);
+        EXPECT_GT(length, batch.bucket == 0 ? -1 : buckets.bounds()[batch.bucket - 1]);
       }
     }
     EXPECT_EQ(seen.size(), 501u);
     EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 501u);
-    for (size_t i = 0; i < 4; ++i) EXPECT_EQ(smaller[i], buckets->sizes()[i] % 8 == 0 ? 0 : 1);
+    for (size_t i = 0; i < 4; ++i) EXPECT_EQ(smaller[i], buckets.sizes()[i] % 8 == 0 ? 0 : 1);
   }
 }
 
 TEST(Buckets, WithoutRemainderAllBatchesAreWhole) {
   const std::vector<int64_t> lengths = RandomLengths(301, 30);
-  const auto buckets = Buckets::Make(lengths, {});
-  ASSERT_TRUE(buckets.ok());
-  const BucketEpoch epoch = buckets->Deal(7, 0, true, 16, true);
+  ASSERT_OK_AND_ASSIGN(const auto buckets, Buckets::Make(lengths, {}));
+  const BucketEpoch epoch = buckets.Deal(7, 0, true, 16, true);
   int64_t whole = 0;
-  for (const int64_t size : buckets->sizes()) whole += size / 16;
+  for (const int64_t size : buckets.sizes()) whole += size / 16;
   EXPECT_EQ(static_cast<int64_t>(epoch.batches.size()), whole);
-  EXPECT_EQ(buckets->BatchesPerEpoch(16, true), whole);
+  EXPECT_EQ(buckets.BatchesPerEpoch(16, true), whole);
   for (const BucketBatch& batch : epoch.batches) EXPECT_EQ(batch.count, 16);
 }
 
 TEST(Buckets, EpochsDependOnTheSeedAndTheirNumberOnly) {
   const std::vector<int64_t> lengths = RandomLengths(200, 30);
-  const auto buckets = Buckets::Make(lengths, {});
-  ASSERT_TRUE(buckets.ok());
+  ASSERT_OK_AND_ASSIGN(const auto buckets, Buckets::Make(lengths, {}));
   const auto order = [&](uint64_t seed, int64_t epoch) {
-    const BucketEpoch dealt = buckets->Deal(seed, epoch, true, 16, false);
+    const BucketEpoch dealt = buckets.Deal(seed, epoch, true, 16, false);
     std::vector<int64_t> examples;
     for (const BucketBatch& batch : dealt.batches) {
       examples.insert(examples.end(), dealt.order.begin() + batch.begin,
@@ -110,9 +102,8 @@ TEST(Buckets, EpochsDependOnTheSeedAndTheirNumberOnly) {
 
 // Sorted by length, a model would see short sequences first in every epoch.
 TEST(Buckets, ShortAndLongBatchesAreMixed) {
-  const auto buckets = Buckets::Make(RandomLengths(2000, 30), {10, 20, 30});
-  ASSERT_TRUE(buckets.ok());
-  const BucketEpoch epoch = buckets->Deal(1, 0, true, 10, false);
+  ASSERT_OK_AND_ASSIGN(const auto buckets, Buckets::Make(RandomLengths(2000, 30), {10, 20, 30}));
+  const BucketEpoch epoch = buckets.Deal(1, 0, true, 10, false);
   std::set<size_t> in_first_half;
   for (size_t i = 0; i < epoch.batches.size() / 2; ++i) in_first_half.insert(epoch.batches[i].bucket);
   EXPECT_EQ(in_first_half.size(), 3u);

@@ -12,11 +12,7 @@ namespace {
 using absl::StatusCode;
 using testing::ElementsAre;
 
-Table Parse(const std::string& text, const CsvOptions& options = {}) {
-  const absl::StatusOr<Table> table = ParseCsv(text, "t", options);
-  EXPECT_TRUE(table.ok()) << table.status();
-  return table.ok() ? *table : Table();
-}
+Table Parse(const std::string& text, const CsvOptions& options = {}) { return ValueOf(ParseCsv(text, "t", options)); }
 
 std::vector<ColumnType> Types(const Table& table) {
   std::vector<ColumnType> types;
@@ -75,9 +71,8 @@ TEST(CsvColumns, WarnAboutNumbersThatAreReadAsCategories) {
 }
 
 TEST(CsvColumns, HaveTheTypesThatAreGiven) {
-  const auto given = ParseColumns("id:category,2:float,a:b:skip");
-  ASSERT_TRUE(given.ok()) << given.status();
-  const Table table = Parse("id,a:b,y\n12,1,3\n7,2,4\n", {.columns = *given});
+  ASSERT_OK_AND_ASSIGN(const auto given, ParseColumns("id:category,2:float,a:b:skip"));
+  const Table table = Parse("id,a:b,y\n12,1,3\n7,2,4\n", {.columns = given});
   EXPECT_THAT(Types(table), ElementsAre(kCategory, ColumnType::kSkip, kFloat));
   EXPECT_THAT(table.columns[0].vocabulary, ElementsAre("", "7", "12"));
   ExpectError(ParseColumns("id").status(), StatusCode::kInvalidArgument, "'id' does not give", "NAME:TYPE");
@@ -91,15 +86,13 @@ TEST(CsvColumns, KeepTheirIdsInACheckpoint) {
   EXPECT_THAT(table.values[1].ToDoubles(), ElementsAre(2, 1, kUnknownCategory));
   io::Metadata metadata;
   PutColumns(table.columns, metadata);
-  const auto columns = TakeColumns(metadata);
-  ASSERT_TRUE(columns.ok()) << columns.status();
+  ASSERT_OK_AND_ASSIGN(const auto columns, TakeColumns(metadata));
   // Bonn has the id that it had, texts of new data have none, and other columns are not needed.
   const Table later = Parse("city,x,z\nAachen,1,-\nBonn,2,-\n\"Ulm,\n\xC3\xBC\",3,-\n",
-                            {.columns = *columns, .others = ColumnType::kSkip});
+                            {.columns = columns, .others = ColumnType::kSkip});
   EXPECT_THAT(later.values[0].ToDoubles(), ElementsAre(kUnknownCategory, 1, 2));
   EXPECT_THAT(later.columns[0].vocabulary, table.columns[1].vocabulary);
-  ExpectError(ParseCsv("x\n1\n", "t", {.columns = *columns}).status(), StatusCode::kInvalidArgument,
-              "no column 'city'");
+  ExpectError(ParseCsv("x\n1\n", "t", {.columns = columns}).status(), StatusCode::kInvalidArgument, "no column 'city'");
 }
 
 TEST(CsvColumns, OfADamagedCheckpointAreAnError) {

@@ -24,23 +24,20 @@ std::vector<std::string> Names(const Table& table) {
 }
 
 TEST(Csv, ReadsRowsWithAndWithoutHeader) {
-  const auto plain = ParseCsv("1,2.5,-3e2\n4,+5,6", "t");
-  ASSERT_TRUE(plain.ok()) << plain.status();
-  EXPECT_THAT(Values(*plain, 0), ElementsAre(1, 4));
-  EXPECT_THAT(Values(*plain, 1), ElementsAre(2.5, 5));
-  EXPECT_THAT(Values(*plain, 2), ElementsAre(-300, 6));
-  EXPECT_THAT(Names(*plain), ElementsAre("0", "1", "2"));
-  EXPECT_THAT(plain->lines, ElementsAre(1, 2));
+  ASSERT_OK_AND_ASSIGN(const auto plain, ParseCsv("1,2.5,-3e2\n4,+5,6", "t"));
+  EXPECT_THAT(Values(plain, 0), ElementsAre(1, 4));
+  EXPECT_THAT(Values(plain, 1), ElementsAre(2.5, 5));
+  EXPECT_THAT(Values(plain, 2), ElementsAre(-300, 6));
+  EXPECT_THAT(Names(plain), ElementsAre("0", "1", "2"));
+  EXPECT_THAT(plain.lines, ElementsAre(1, 2));
 
-  const auto named = ParseCsv("x,y,price\n1,2,3\n", "t");
-  ASSERT_TRUE(named.ok()) << named.status();
-  EXPECT_THAT(Names(*named), ElementsAre("x", "y", "price"));
-  EXPECT_EQ(named->values[2].shape(), Shape{1});
-  EXPECT_THAT(named->lines, ElementsAre(2));
+  ASSERT_OK_AND_ASSIGN(const auto named, ParseCsv("x,y,price\n1,2,3\n", "t"));
+  EXPECT_THAT(Names(named), ElementsAre("x", "y", "price"));
+  EXPECT_EQ(named.values[2].shape(), Shape{1});
+  EXPECT_THAT(named.lines, ElementsAre(2));
 
-  const auto numbers_as_header = ParseCsv("1,2\n3,4\n", "t", {.header = true});
-  ASSERT_TRUE(numbers_as_header.ok());
-  EXPECT_THAT(Values(*numbers_as_header, 0), ElementsAre(3));
+  ASSERT_OK_AND_ASSIGN(const auto numbers_as_header, ParseCsv("1,2\n3,4\n", "t", {.header = true}));
+  EXPECT_THAT(Values(numbers_as_header, 0), ElementsAre(3));
 }
 
 TEST(Csv, SkipsCommentsBlankLinesByteOrderMarkAndCarriageReturns) {
@@ -54,10 +51,9 @@ TEST(Csv, SkipsCommentsBlankLinesByteOrderMarkAndCarriageReturns) {
 }
 
 TEST(Csv, ReadsQuotedFieldsWithSeparatorsQuotesAndLineEnds) {
-  const auto table = ParseCsv("\"a,\"\"1\"\"\",\"two\nlines\",t\n\"1\" ,\"2\",\"3\"\n", "t");
-  ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_THAT(Names(*table), ElementsAre("a,\"1\"", "two\nlines", "t"));
-  EXPECT_THAT(Values(*table, 1), ElementsAre(2));
+  ASSERT_OK_AND_ASSIGN(const auto table, ParseCsv("\"a,\"\"1\"\"\",\"two\nlines\",t\n\"1\" ,\"2\",\"3\"\n", "t"));
+  EXPECT_THAT(Names(table), ElementsAre("a,\"1\"", "two\nlines", "t"));
+  EXPECT_THAT(Values(table, 1), ElementsAre(2));
   ExpectError(ParseCsv("a,b\n1,\"2\n3,4\n", "t").status(), StatusCode::kInvalidArgument, "t:2:3", "not closed");
   ExpectError(ParseCsv("a,b\n1,\"2\"x\n", "t").status(), StatusCode::kInvalidArgument, "t:2:6",
               "after a closing quote");
@@ -66,22 +62,21 @@ TEST(Csv, ReadsQuotedFieldsWithSeparatorsQuotesAndLineEnds) {
 }
 
 TEST(Csv, TabsAreSeparatorsWhenAskedFor) {
-  const auto table = ParseCsv("1\t2\t3\n", "t", {.separator = '\t'});
-  ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_THAT(Values(*table, 1), ElementsAre(2));
+  ASSERT_OK_AND_ASSIGN(const auto table, ParseCsv("1\t2\t3\n", "t", {.separator = '\t'}));
+  EXPECT_THAT(Values(table, 1), ElementsAre(2));
   ExpectError(ParseCsv("1\t\t3\n", "t", {.separator = '\t', .others = ColumnType::kFloat}).status(),
               StatusCode::kInvalidArgument, "t:1:3", "empty");
 }
 
 TEST(Csv, ChoosesColumnsByNameOrNumber) {
   const std::string text = "id,x,y,note\n7,1,2,ab\n8,3,4,\n";
-  const auto table = ParseCsv(text, "t", {.columns = {{"y"}, {"0"}, {"-3"}}, .others = ColumnType::kSkip});
-  ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_THAT(Values(*table, 0), ElementsAre(7, 8));
-  EXPECT_THAT(Values(*table, 1), ElementsAre(1, 3));
-  EXPECT_THAT(Values(*table, 2), ElementsAre(2, 4));
-  EXPECT_EQ(table->values[3].elements(), 0);
-  EXPECT_THAT(Names(*table), ElementsAre("id", "x", "y", "note"));
+  ASSERT_OK_AND_ASSIGN(const auto table,
+                       ParseCsv(text, "t", {.columns = {{"y"}, {"0"}, {"-3"}}, .others = ColumnType::kSkip}));
+  EXPECT_THAT(Values(table, 0), ElementsAre(7, 8));
+  EXPECT_THAT(Values(table, 1), ElementsAre(1, 3));
+  EXPECT_THAT(Values(table, 2), ElementsAre(2, 4));
+  EXPECT_EQ(table.values[3].elements(), 0);
+  EXPECT_THAT(Names(table), ElementsAre("id", "x", "y", "note"));
   ExpectError(ParseCsv(text, "t", {.columns = {{"z"}}}).status(), StatusCode::kInvalidArgument, "no column 'z'",
               "id, x, y, note");
   for (const char* number : {"4", "-5"}) {
@@ -140,18 +135,17 @@ TEST(Csv, RejectsWhatIsNotFinite) {
   ExpectError(ParseCsv("1,1e39", "t").status(), StatusCode::kInvalidArgument, "1e39 is too large for float32");
   ExpectError(ParseCsv("1,-1e400", "t", {.dtype = DType::kFloat64}).status(), StatusCode::kInvalidArgument,
               "-1e400 is too large for float64");
-  const auto wide = ParseCsv("1,1e39", "t", {.dtype = DType::kFloat64});
-  ASSERT_TRUE(wide.ok()) << wide.status();
-  EXPECT_THAT(Values(*wide, 1), ElementsAre(1e39));
+  ASSERT_OK_AND_ASSIGN(const auto wide, ParseCsv("1,1e39", "t", {.dtype = DType::kFloat64}));
+  EXPECT_THAT(Values(wide, 1), ElementsAre(1e39));
   ExpectError(ParseCsv("1,2", "t", {.dtype = DType::kInt32}).status(), StatusCode::kInvalidArgument, "int32");
 }
 
 TEST(Csv, RejectsIntegersThatWouldBeRounded) {
   ExpectError(ParseCsv("id,y\n16777216,1\n16777217,1\n", "t", kNumbers).status(), StatusCode::kInvalidArgument, "t:3:1",
               "column 'id'", "16777217 has more digits than float32 holds");
-  const auto wide = ParseCsv("16777217,1\n", "t", {.others = ColumnType::kFloat, .dtype = DType::kFloat64});
-  ASSERT_TRUE(wide.ok()) << wide.status();
-  EXPECT_THAT(Values(*wide, 0), ElementsAre(16777217));
+  ASSERT_OK_AND_ASSIGN(const auto wide,
+                       ParseCsv("16777217,1\n", "t", {.others = ColumnType::kFloat, .dtype = DType::kFloat64}));
+  EXPECT_THAT(Values(wide, 0), ElementsAre(16777217));
   // Powers of two are exact, and a fraction is a measurement.
   EXPECT_TRUE(ParseCsv("33554432,16777217.5\n", "t", kNumbers).ok());
 }
@@ -189,11 +183,10 @@ TEST(Csv, RandomNumbersComeBackExactly) {
       expected.push_back(value);
     }
   }
-  const auto table = ParseCsv(text, "t", {.others = ColumnType::kFloat, .dtype = DType::kFloat64});
-  ASSERT_TRUE(table.ok()) << table.status();
+  ASSERT_OK_AND_ASSIGN(const auto table, ParseCsv(text, "t", {.others = ColumnType::kFloat, .dtype = DType::kFloat64}));
   std::vector<double> values;
-  for (int64_t row = 0; row < table->rows(); ++row) {
-    for (const Tensor& column : table->values) values.push_back(column.data<double>()[row]);
+  for (int64_t row = 0; row < table.rows(); ++row) {
+    for (const Tensor& column : table.values) values.push_back(column.data<double>()[row]);
   }
   EXPECT_EQ(values, expected);
 }
@@ -212,12 +205,12 @@ TEST(Csv, RandomBytesNeverCrash) {
 TEST(Csv, OpensFilesAsDatasets) {
   TemporaryFolder folder;
   folder.Write("f.csv", "x,city,id,note\n1.5,Jena,2,-\n3.5,Bonn,16777217,-\n");
-  const auto dataset = OpenCsv(folder / "f.csv", {.columns = {{.name = "note", .type = ColumnType::kSkip}}});
-  ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_EQ((*dataset)->size(), 2);
-  EXPECT_EQ(FieldsText((*dataset)->fields()), "x float32 [], city int32 [], id int64 []");
-  EXPECT_THAT((*dataset)->fields()[1].category_names, ElementsAre("", "Bonn", "Jena"));
-  const std::vector<Tensor> example = ReadExample(**dataset, 1).value();
+  ASSERT_OK_AND_ASSIGN(const auto dataset,
+                       OpenCsv(folder / "f.csv", {.columns = {{.name = "note", .type = ColumnType::kSkip}}}));
+  EXPECT_EQ(dataset->size(), 2);
+  EXPECT_EQ(FieldsText(dataset->fields()), "x float32 [], city int32 [], id int64 []");
+  EXPECT_THAT(dataset->fields()[1].category_names, ElementsAre("", "Bonn", "Jena"));
+  const std::vector<Tensor> example = ReadExample(*dataset, 1).value();
   EXPECT_EQ(example[0].scalar<float>(), 3.5);
   EXPECT_EQ(example[1].scalar<int32_t>(), 1);
   EXPECT_EQ(example[2].scalar<int64_t>(), 16777217);
@@ -226,15 +219,13 @@ TEST(Csv, OpensFilesAsDatasets) {
 }
 
 TEST(Csv, WarnsOfRowsThatAreTakenForComments) {
-  const auto table = ParseCsv("# written by hand\ntag,n\n#a,1\nb,2\n#c,3\n", "t");
-  ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_EQ(table->rows(), 1);
-  ASSERT_EQ(table->warnings.size(), 1u);
-  EXPECT_THAT(table->warnings[0], testing::HasSubstr("2 lines among the rows begin with '#'"));
-  const auto all = ParseCsv("tag,n\n#a,1\nb,2\n", "t", {.comment = '\0'});
-  ASSERT_TRUE(all.ok()) << all.status();
-  EXPECT_EQ(all->rows(), 2);
-  EXPECT_TRUE(all->warnings.empty());
+  ASSERT_OK_AND_ASSIGN(const auto table, ParseCsv("# written by hand\ntag,n\n#a,1\nb,2\n#c,3\n", "t"));
+  EXPECT_EQ(table.rows(), 1);
+  ASSERT_EQ(table.warnings.size(), 1u);
+  EXPECT_THAT(table.warnings[0], testing::HasSubstr("2 lines among the rows begin with '#'"));
+  ASSERT_OK_AND_ASSIGN(const auto all, ParseCsv("tag,n\n#a,1\nb,2\n", "t", {.comment = '\0'}));
+  EXPECT_EQ(all.rows(), 2);
+  EXPECT_TRUE(all.warnings.empty());
   EXPECT_TRUE(ParseCsv("# a note\n1\n", "t")->warnings.empty());
 }
 

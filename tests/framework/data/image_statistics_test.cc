@@ -1,8 +1,5 @@
 #include "framework/data/image_statistics.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -66,11 +63,10 @@ TEST(WhiteningFilters, MakeSecondMomentsTheIdentity) {
       const auto dataset = SmoothImages(random, channels);
       const ImagePolicy policy = ResNetEvaluation(ComputeChannelStatistics(*dataset).value());
       const WhiteningOptions options = {.edge = edge, .examples = 25, .epsilon = 0};
-      const auto filters = WhiteningFilters(*dataset, policy, "image", options);
-      ASSERT_TRUE(filters.ok()) << filters.status();
+      ASSERT_OK_AND_ASSIGN(const auto filters, WhiteningFilters(*dataset, policy, "image", options));
       const int64_t n = edge * edge * channels;
-      ASSERT_EQ(filters->shape(), Shape({edge, edge, channels, 2 * n}));
-      const std::vector<double> moments = SecondMoments(*dataset, policy, *filters, 25, edge, channels);
+      ASSERT_EQ(filters.shape(), Shape({edge, edge, channels, 2 * n}));
+      const std::vector<double> moments = SecondMoments(*dataset, policy, filters, 25, edge, channels);
       for (int64_t i = 0; i < 2 * n; ++i) {
         for (int64_t j = 0; j < 2 * n; ++j) {
           const double expected = i == j ? 1 : std::abs(i - j) == n ? -1 : 0;

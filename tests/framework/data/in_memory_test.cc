@@ -9,22 +9,20 @@ using absl::StatusCode;
 
 TEST(InMemory, GivesRowsOfItsTensors) {
   const Tensor x = Tensor::Of<float>({1, 2, 3, 4, 5, 6}, {3, 2}), y = Tensor::Of<int64_t>({7, 8, 9});
-  const auto dataset = FromTensors({{"x", x}, {"y", y}});
-  ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_EQ((*dataset)->size(), 3);
-  EXPECT_EQ(FieldsText((*dataset)->fields()), "x float32 [2], y int64 []");
-  const std::vector<Tensor> example = ReadExample(**dataset, 2).value();
+  ASSERT_OK_AND_ASSIGN(const auto dataset, FromTensors({{"x", x}, {"y", y}}));
+  EXPECT_EQ(dataset->size(), 3);
+  EXPECT_EQ(FieldsText(dataset->fields()), "x float32 [2], y int64 []");
+  const std::vector<Tensor> example = ReadExample(*dataset, 2).value();
   EXPECT_THAT(example[0].span<float>(), testing::ElementsAre(5, 6));
   EXPECT_EQ(example[1].scalar<int64_t>(), 9);
 }
 
 TEST(InMemory, KnowsCategories) {
   const Tensor images = Tensor::Zeros(DType::kUInt8, {2, 4, 5, 1}), labels = Tensor::Of<int32_t>({1, 0});
-  const auto dataset = FromTensors({{"image", images}, {"label", labels, 2, {"cat", "dog"}}});
-  ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_EQ((*dataset)->fields()[0].shape, (Shape{4, 5, 1}));
-  EXPECT_EQ((*dataset)->fields()[1].categories, 2);
-  EXPECT_EQ((*dataset)->fields()[1].category_names[1], "dog");
+  ASSERT_OK_AND_ASSIGN(const auto dataset, FromTensors({{"image", images}, {"label", labels, 2, {"cat", "dog"}}}));
+  EXPECT_EQ(dataset->fields()[0].shape, (Shape{4, 5, 1}));
+  EXPECT_EQ(dataset->fields()[1].categories, 2);
+  EXPECT_EQ(dataset->fields()[1].category_names[1], "dog");
 }
 
 TEST(InMemory, RejectsWhatDoesNotFit) {

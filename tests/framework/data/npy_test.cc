@@ -55,10 +55,9 @@ TEST_F(NpyTest, ReadsBackWhatItWrites) {
          {Shape{}, Shape{0}, Shape{1}, Shape{random_.Between(1, 99), 3, 1}, Shape{7, 0, 2}, Shape{2, 1, 3, 1, 5}}) {
       const Tensor tensor = RandomTensor(dtype, shape);
       ASSERT_TRUE(WriteNpy(folder_ / "a.npy", tensor).ok());
-      const auto read = ReadNpy(folder_ / "a.npy");
-      ASSERT_TRUE(read.ok()) << read.status();
-      EXPECT_EQ(read->shape(), shape);
-      EXPECT_TRUE(SameBits(*read, tensor)) << DTypeName(dtype) << " " << shape.ToString() << " " << random_.seed();
+      ASSERT_OK_AND_ASSIGN(const auto read, ReadNpy(folder_ / "a.npy"));
+      EXPECT_EQ(read.shape(), shape);
+      EXPECT_TRUE(SameBits(read, tensor)) << DTypeName(dtype) << " " << shape.ToString() << " " << random_.seed();
     }
   }
 }
@@ -83,13 +82,12 @@ TEST_F(NpyTest, WritesTheBytesOfNumpy) {
 TEST_F(NpyTest, ReadsAllVersionsAndSpellings) {
   const std::string two("\1\0\0\0\2\0\0\0", 8);
   for (const int major : {1, 2, 3}) {
-    const auto read = ReadNpy(Put(Npy(Dictionary("<i4", "(2,)"), two, major)));
-    ASSERT_TRUE(read.ok()) << read.status();
-    EXPECT_EQ(read->ToDoubles(), (std::vector<double>{1, 2}));
+    ASSERT_OK_AND_ASSIGN(const auto read, ReadNpy(Put(Npy(Dictionary("<i4", "(2,)"), two, major))));
+    EXPECT_EQ(read.ToDoubles(), (std::vector<double>{1, 2}));
   }
-  const auto other = ReadNpy(Put(Npy("{ \"shape\":(2L,1),'fortran_order':False ,\"descr\":'<i4'} \n", two)));
-  ASSERT_TRUE(other.ok()) << other.status();
-  EXPECT_EQ(other->shape(), (Shape{2, 1}));
+  ASSERT_OK_AND_ASSIGN(const auto other,
+                       ReadNpy(Put(Npy("{ \"shape\":(2L,1),'fortran_order':False ,\"descr\":'<i4'} \n", two))));
+  EXPECT_EQ(other.shape(), (Shape{2, 1}));
   // In one dimension the orders are the same.
   EXPECT_TRUE(ReadNpy(Put(Npy("{'descr': '<i4', 'fortran_order': True, 'shape': (2,)}", two))).ok());
 }
@@ -156,11 +154,10 @@ TEST_F(NpyTest, OpensFilesAsFields) {
   EXPECT_EQ((*dataset)->fields()[1].categories, 10);
   ASSERT_EQ((*dataset)->size(), count);
   for (int64_t i = 0; i < count; ++i) {
-    const auto example = ReadExample(**dataset, i);
-    ASSERT_TRUE(example.ok()) << example.status();
-    EXPECT_EQ(std::memcmp((*example)[0].raw(), images.data<uint8_t>() + i * 60, 60), 0);
-    EXPECT_EQ((*example)[1].scalar<int64_t>(), labels.data<int64_t>()[i]);
-    EXPECT_EQ((*example)[2].scalar<bool>(), flags.data<bool>()[i]);
+    ASSERT_OK_AND_ASSIGN(const auto example, ReadExample(**dataset, i));
+    EXPECT_EQ(std::memcmp(example[0].raw(), images.data<uint8_t>() + i * 60, 60), 0);
+    EXPECT_EQ(example[1].scalar<int64_t>(), labels.data<int64_t>()[i]);
+    EXPECT_EQ(example[2].scalar<bool>(), flags.data<bool>()[i]);
   }
 }
 
@@ -173,24 +170,21 @@ TEST_F(NpyTest, FieldsMustFitEachOther) {
   ExpectError(OpenNpy({{"x", one}}).status(), StatusCode::kInvalidArgument, one, "holds one number");
   ExpectError(OpenNpy({{"x", x, 3}}).status(), StatusCode::kInvalidArgument, "3 categories");
   ExpectError(OpenNpy({{"x", folder_ / "none.npy"}}).status(), StatusCode::kNotFound, "none.npy");
-  const auto dataset = OpenNpy({{"y", y, 7}});
-  ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_TRUE(ReadExample(**dataset, 0).ok());
-  ExpectError(ReadExample(**dataset, 1).status(), StatusCode::kDataLoss, y, "example 1 has y 7; expected 0 to 6");
+  ASSERT_OK_AND_ASSIGN(const auto dataset, OpenNpy({{"y", y, 7}}));
+  EXPECT_TRUE(ReadExample(*dataset, 0).ok());
+  ExpectError(ReadExample(*dataset, 1).status(), StatusCode::kDataLoss, y, "example 1 has y 7; expected 0 to 6");
   folder_.Write("bools.npy", Npy(Dictionary("|b1", "(2,)"), "\x01\x02"));
-  const auto bools = OpenNpy({{"b", folder_ / "bools.npy"}});
-  ASSERT_TRUE(bools.ok()) << bools.status();
-  ExpectError(ReadExample(**bools, 1).status(), StatusCode::kDataLoss, "example 1 has a b that is neither 0 nor 1");
+  ASSERT_OK_AND_ASSIGN(const auto bools, OpenNpy({{"b", folder_ / "bools.npy"}}));
+  ExpectError(ReadExample(*bools, 1).status(), StatusCode::kDataLoss, "example 1 has a b that is neither 0 nor 1");
 }
 
 // A file that is cut while it is open.
 TEST_F(NpyTest, ReadingPastTheEndIsAnError) {
   ASSERT_TRUE(WriteNpy(folder_ / "x.npy", Tensor::Of<float>({1, 2, 3})).ok());
-  const auto dataset = OpenNpy({{"x", folder_ / "x.npy"}});
-  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  ASSERT_OK_AND_ASSIGN(const auto dataset, OpenNpy({{"x", folder_ / "x.npy"}}));
   std::filesystem::resize_file(folder_ / "x.npy", 128 + 5);
-  EXPECT_TRUE(ReadExample(**dataset, 0).ok());
-  ExpectError(ReadExample(**dataset, 1).status(), StatusCode::kOutOfRange, "x.npy");
+  EXPECT_TRUE(ReadExample(*dataset, 0).ok());
+  ExpectError(ReadExample(*dataset, 1).status(), StatusCode::kOutOfRange, "x.npy");
 }
 
 }  // namespace

@@ -6,14 +6,12 @@
 #include <fstream>
 #include <set>
 
-#include <gmock/gmock.h>
-
 #include "absl/strings/str_cat.h"
 #include "framework/data/pictures/picture_view.h"
 #include "framework/data/prefetcher.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/framework/io/encode_pictures.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::data {
 namespace {
@@ -59,9 +57,8 @@ class PicturesTest : public testing::Test {
 
 TEST_F(PicturesTest, AFolderForEachClass) {
   WriteClasses();
-  const auto dataset = OpenImages(path(), {.height = 12, .width = 16});
-  ASSERT_TRUE(dataset.ok()) << dataset.status();
-  const Dataset& data = **dataset;
+  ASSERT_OK_AND_ASSIGN(const auto dataset, OpenImages(path(), {.height = 12, .width = 16}));
+  const Dataset& data = *dataset;
   ASSERT_EQ(data.size(), 4);
   ASSERT_EQ(data.fields().size(), 2u);
   EXPECT_EQ(data.fields()[0].ToString(), "image uint8 [12,16,3]");
@@ -70,10 +67,9 @@ TEST_F(PicturesTest, AFolderForEachClass) {
   const std::vector<std::vector<int>> colours = {{5, 6, 230}, {10, 240, 20}, {250, 10, 20}, {250, 10, 20}};
   const std::vector<int> labels = {0, 1, 2, 2};
   for (int i = 0; i < 4; ++i) {
-    const auto example = ReadExample(data, i);
-    ASSERT_TRUE(example.ok()) << example.status();
-    EXPECT_EQ((*example)[1].scalar<int32_t>(), labels[i]);
-    const auto pixels = (*example)[0].span<uint8_t>();
+    ASSERT_OK_AND_ASSIGN(const auto example, ReadExample(data, i));
+    EXPECT_EQ(example[1].scalar<int32_t>(), labels[i]);
+    const auto pixels = example[0].span<uint8_t>();
     for (size_t at = 0; at < pixels.size(); ++at) ASSERT_NEAR(pixels[at], colours[i][at % 3], 3) << i;
   }
 }
@@ -223,13 +219,13 @@ TEST_F(PicturesTest, AMaskTurnsWithItsPicture) {
   Write("a.png", EncodeAnyPng(pixels, 31, 31));
   Write("a_mask.png", EncodeAnyPng(mask, 31, 31, {.channels = 1}));
   Write("list.csv", "image,mask\na.png,a_mask.png\n");
-  const auto dataset = OpenImages(path("list.csv"), {.height = 31, .width = 31, .rotation = 180, .masks = {"mask"}});
-  ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_TRUE((*dataset)->varies());
+  ASSERT_OK_AND_ASSIGN(const auto dataset,
+                       OpenImages(path("list.csv"), {.height = 31, .width = 31, .rotation = 180, .masks = {"mask"}}));
+  EXPECT_TRUE(dataset->varies());
   std::vector<Tensor> example;
-  for (const Field& field : (*dataset)->fields()) example.emplace_back(field.dtype, field.shape);
+  for (const Field& field : dataset->fields()) example.emplace_back(field.dtype, field.shape);
   for (int epoch = 0; epoch < 5; ++epoch) {
-    ASSERT_TRUE((*dataset)
+    ASSERT_TRUE(dataset
                     ->ReadVaried(
                         0, {.seed = 3, .epoch = epoch},
                         Example({static_cast<std::byte*>(example[0].raw()), static_cast<std::byte*>(example[1].raw())}))
@@ -243,10 +239,10 @@ TEST_F(PicturesTest, AMaskTurnsWithItsPicture) {
 
 // The batches of a prefetcher over these pictures.
 std::vector<Tensor> Batches(const Dataset& dataset, int threads, int64_t epochs) {
-  const auto source = Prefetcher::Create(dataset, {.batch_size = 2, .seed = 9, .epochs = epochs, .threads = threads});
-  EXPECT_TRUE(source.ok()) << source.status();
+  const auto source =
+      ValueOf(Prefetcher::Create(dataset, {.batch_size = 2, .seed = 9, .epochs = epochs, .threads = threads}));
   std::vector<Tensor> batches;
-  for (auto batch = (*source)->Next(); batch.ok(); batch = (*source)->Next()) {
+  for (auto batch = source->Next(); batch.ok(); batch = source->Next()) {
     batches.push_back(batch->towers()[0].fields[0].Clone());
   }
   return batches;
@@ -259,12 +255,12 @@ TEST_F(PicturesTest, VaryFromEpochToEpochAndNotWithThreads) {
     std::rotate(noise.begin(), noise.begin() + 999, noise.end());
     Write(absl::StrCat("noise/", i, ".png"), EncodeAnyPng(noise, 90, 70));
   }
-  const auto dataset = OpenImages(
-      path(),
-      {.height = 9, .width = 9, .random_crop = RandomResizedCrop{}, .jitter = {.brightness = 0.3, .saturation = 1}});
-  ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_TRUE((*dataset)->varies());
-  const std::vector<Tensor> one = Batches(**dataset, 1, 3), three = Batches(**dataset, 3, 3);
+  ASSERT_OK_AND_ASSIGN(const auto dataset, OpenImages(path(), {.height = 9,
+                                                               .width = 9,
+                                                               .random_crop = RandomResizedCrop{},
+                                                               .jitter = {.brightness = 0.3, .saturation = 1}}));
+  EXPECT_TRUE(dataset->varies());
+  const std::vector<Tensor> one = Batches(*dataset, 1, 3), three = Batches(*dataset, 3, 3);
   ASSERT_EQ(one.size(), 6u);
   ASSERT_EQ(three.size(), 6u);
   std::set<std::string> different;
@@ -276,7 +272,7 @@ TEST_F(PicturesTest, VaryFromEpochToEpochAndNotWithThreads) {
   }
   EXPECT_EQ(different.size(), 12u);
   const auto resident = Prefetcher::Create(
-      **dataset, {.batch_size = 2, .images = {{"image", {}}}, .augment = AugmentBy::kStepFromResident});
+      *dataset, {.batch_size = 2, .images = {{"image", {}}}, .augment = AugmentBy::kStepFromResident});
   EXPECT_THAT(std::string(resident.status().message()), HasSubstr("differ from epoch to epoch"));
 }
 
@@ -289,9 +285,8 @@ TEST_F(PicturesTest, ACacheChangesNothing) {
   }
   PictureOptions options{.height = 9, .width = 9, .random_crop = RandomResizedCrop{}, .cache = {.bytes = 1}};
   const auto read = [&] {
-    const auto dataset = OpenImages(path(), options);
-    EXPECT_TRUE(dataset.ok()) << dataset.status();
-    return Batches(**dataset, 3, 3);
+    const auto dataset = ValueOf(OpenImages(path(), options));
+    return Batches(*dataset, 3, 3);
   };
   const std::vector<Tensor> expected = read();  // room for none
   ASSERT_EQ(expected.size(), 9u);
@@ -305,11 +300,10 @@ TEST_F(PicturesTest, ACacheChangesNothing) {
   }
   // Once they are kept, the files are not read any more.
   options.cache.folder = "";
-  const auto dataset = OpenImages(path(), options);
-  ASSERT_TRUE(dataset.ok());
-  EXPECT_EQ(Batches(**dataset, 1, 1).size(), 3u);
+  ASSERT_OK_AND_ASSIGN(const auto dataset, OpenImages(path(), options));
+  EXPECT_EQ(Batches(*dataset, 1, 1).size(), 3u);
   fs::remove_all(folder_ / "noise");
-  EXPECT_EQ(Batches(**dataset, 1, 1).size(), 3u);
+  EXPECT_EQ(Batches(*dataset, 1, 1).size(), 3u);
 
   WriteClasses();
   EXPECT_THAT(std::string(OpenImages(path(), {.cache = {.bytes = 9, .folder = path("none")}}).status().message()),
@@ -324,26 +318,23 @@ TEST_F(PicturesTest, SkipsBrokenFilesIfAsked) {
   const std::string jpeg = EncodeAnyJpeg(Plain(64, 64, {1, 2, 3}), 64, 64);
   Write("blue/2.jpg", jpeg.substr(0, jpeg.size() / 2));
   Write("green/0.png", "not a picture");
-  const auto all = OpenImages(path(), {.height = 8, .width = 8});
-  ASSERT_TRUE(all.ok()) << all.status();
-  ASSERT_EQ((*all)->size(), 6);
-  EXPECT_THAT(std::string(ReadExample(**all, 1).status().message()), HasSubstr("blue/2.jpg: the JPEG "));
-  EXPECT_THAT(std::string(ReadExample(**all, 2).status().message()), HasSubstr("green/0.png: the file is neither"));
-  const auto whole = OpenImages(path(), {.height = 8, .width = 8, .skip_broken = true});
-  ASSERT_TRUE(whole.ok()) << whole.status();
-  ASSERT_EQ((*whole)->size(), 4);
+  ASSERT_OK_AND_ASSIGN(const auto all, OpenImages(path(), {.height = 8, .width = 8}));
+  ASSERT_EQ(all->size(), 6);
+  EXPECT_THAT(std::string(ReadExample(*all, 1).status().message()), HasSubstr("blue/2.jpg: the JPEG "));
+  EXPECT_THAT(std::string(ReadExample(*all, 2).status().message()), HasSubstr("green/0.png: the file is neither"));
+  ASSERT_OK_AND_ASSIGN(const auto whole, OpenImages(path(), {.height = 8, .width = 8, .skip_broken = true}));
+  ASSERT_EQ(whole->size(), 4);
   for (int64_t i = 0; i < 4; ++i) {
     const int64_t before[] = {0, 3, 4, 5};
-    EXPECT_TRUE(SameBits((*ReadExample(**whole, i))[0], (*ReadExample(**all, before[i]))[0])) << i;
+    EXPECT_TRUE(SameBits((*ReadExample(*whole, i))[0], (*ReadExample(*all, before[i]))[0])) << i;
   }
 }
 
 TEST_F(PicturesTest, AnEmptyFolderIsNoClass) {
   WriteClasses();
   fs::create_directories(folder_ / "aaa");
-  const auto dataset = OpenImages(path(), {.height = 8, .width = 8});
-  ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_THAT((*dataset)->fields()[1].category_names, ElementsAre("blue", "green", "red"));
+  ASSERT_OK_AND_ASSIGN(const auto dataset, OpenImages(path(), {.height = 8, .width = 8}));
+  EXPECT_THAT(dataset->fields()[1].category_names, ElementsAre("blue", "green", "red"));
 }
 
 TEST_F(PicturesTest, TwoViewsOfTheSameFiles) {

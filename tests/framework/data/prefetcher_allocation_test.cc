@@ -25,20 +25,17 @@ namespace belfry::data {
 namespace {
 
 TEST(Prefetcher, AllocatesNothingAfterTheRingHasGoneRound) {
-  const auto images = FromTensors(
-      {{"image", Tensor::Zeros(DType::kUInt8, {50, 32, 32, 3})}, {"label", Tensor::Zeros(DType::kInt32, {50}), 10}});
-  ASSERT_TRUE(images.ok());
+  ASSERT_OK_AND_ASSIGN(const auto images, FromTensors({{"image", Tensor::Zeros(DType::kUInt8, {50, 32, 32, 3})},
+                                                       {"label", Tensor::Zeros(DType::kInt32, {50}), 10}}));
   for (int threads : {0, 2}) {
     PrefetcherOptions options{.batch_size = 8, .towers = 3, .threads = threads, .depth = 2};
     options.images["image"] = TutorialTraining();
-    auto prefetcher = Prefetcher::Create(**images, options);
-    ASSERT_TRUE(prefetcher.ok());
+    ASSERT_OK_AND_ASSIGN(auto prefetcher, Prefetcher::Create(*images, options));
     std::set<const void*> buffers;
     const auto run = [&](int steps, bool known) {
       for (int i = 0; i < steps; ++i) {
-        auto batch = (*prefetcher)->Next();
-        ASSERT_TRUE(batch.ok());
-        const void* inputs = batch->towers()[0].fields[0].raw();
+        ASSERT_OK_AND_ASSIGN(auto batch, prefetcher->Next());
+        const void* inputs = batch.towers()[0].fields[0].raw();
         if (known) {
           EXPECT_TRUE(buffers.contains(inputs));
         } else {

@@ -68,10 +68,9 @@ void Append(const Batch& batch, Record& record) {
 
 Record RunToEnd(const Dataset& dataset, const PrefetcherOptions& options) {
   Record record;
-  auto prefetcher = Prefetcher::Create(dataset, options);
-  EXPECT_TRUE(prefetcher.ok()) << prefetcher.status();
+  auto prefetcher = ValueOf(Prefetcher::Create(dataset, options));
   while (true) {
-    auto batch = (*prefetcher)->Next();
+    auto batch = prefetcher->Next();
     if (!batch.ok()) {
       EXPECT_EQ(batch.status().code(), StatusCode::kOutOfRange) << batch.status();
       return record;
@@ -126,21 +125,19 @@ TEST(Prefetcher, HoldsWhatTheAugmenterMakes) {
   FreshRandom random;
   const auto images = RandomImages(random, 10);
   const PrefetcherOptions options = SmallOptions(random);
-  auto prefetcher = Prefetcher::Create(*images, options);
-  ASSERT_TRUE(prefetcher.ok());
-  EXPECT_EQ(FieldsText((*prefetcher)->fields()), "image float32 [9,9,3], label int32 []");
-  auto augmenter = Augmenter::Create(images->fields()[0], options.images.at("image"), options.seed);
-  ASSERT_TRUE(augmenter.ok());
+  ASSERT_OK_AND_ASSIGN(auto prefetcher, Prefetcher::Create(*images, options));
+  EXPECT_EQ(FieldsText(prefetcher->fields()), "image float32 [9,9,3], label int32 []");
+  ASSERT_OK_AND_ASSIGN(auto augmenter,
+                       Augmenter::Create(images->fields()[0], options.images.at("image"), options.seed));
   std::vector<float> expected(243);
   for (int b = 0; b < 4; ++b) {
-    auto batch = (*prefetcher)->Next();
-    ASSERT_TRUE(batch.ok()) << batch.status();
-    EXPECT_EQ(batch->step(), b);
-    EXPECT_EQ(batch->position(), (Position{b / 2, b % 2}));
-    for (int64_t i = 0; i < batch->examples(); ++i) {
-      const std::vector<Tensor> example = ReadExample(*images, batch->indices()[i]).value();
-      augmenter->Apply(example[0].data<uint8_t>(), b / 2, batch->indices()[i], expected.data());
-      const TowerBatch& tower = batch->towers()[0];
+    ASSERT_OK_AND_ASSIGN(auto batch, prefetcher->Next());
+    EXPECT_EQ(batch.step(), b);
+    EXPECT_EQ(batch.position(), (Position{b / 2, b % 2}));
+    for (int64_t i = 0; i < batch.examples(); ++i) {
+      const std::vector<Tensor> example = ReadExample(*images, batch.indices()[i]).value();
+      augmenter.Apply(example[0].data<uint8_t>(), b / 2, batch.indices()[i], expected.data());
+      const TowerBatch& tower = batch.towers()[0];
       EXPECT_TRUE(std::equal(expected.begin(), expected.end(), tower.fields[0].data<float>() + i * 243));
       EXPECT_EQ(tower.fields[1].data<int32_t>()[i], example[1].scalar<int32_t>());
     }
@@ -152,11 +149,10 @@ TEST(Prefetcher, TowersMayGetNothingOfALastBatch) {
   const auto images = RandomImages(random, 9);
   PrefetcherOptions options = SmallOptions(random);
   options.towers = 4;
-  auto prefetcher = Prefetcher::Create(*images, options);
-  ASSERT_TRUE(prefetcher.ok());
+  ASSERT_OK_AND_ASSIGN(auto prefetcher, Prefetcher::Create(*images, options));
   const auto counts = [&] {
     std::vector<int64_t> result;
-    auto batch = (*prefetcher)->Next();
+    auto batch = prefetcher->Next();
     for (const TowerBatch& tower : batch->towers()) result.push_back(tower.count);
     return result;
   };
@@ -172,15 +168,13 @@ TEST(Prefetcher, GoesOnWhereItIsStarted) {
   const int64_t taken = random.Between(0, 14);
   Record record;
   {
-    auto prefetcher = Prefetcher::Create(*images, options);
-    ASSERT_TRUE(prefetcher.ok());
+    ASSERT_OK_AND_ASSIGN(auto prefetcher, Prefetcher::Create(*images, options));
     for (int64_t i = 0; i < taken; ++i) {
-      auto batch = (*prefetcher)->Next();
-      ASSERT_TRUE(batch.ok());
-      Append(*batch, record);
-      EXPECT_EQ(batch->next(), (*prefetcher)->position());
+      ASSERT_OK_AND_ASSIGN(auto batch, prefetcher->Next());
+      Append(batch, record);
+      EXPECT_EQ(batch.next(), prefetcher->position());
     }
-    options.start = (*prefetcher)->position();
+    options.start = prefetcher->position();
   }
   const Record rest = RunToEnd(*images, options);
   record.inputs.insert(record.inputs.end(), rest.inputs.begin(), rest.inputs.end());
@@ -234,17 +228,16 @@ TEST(Prefetcher, BatchesOnLoanStayAsTheyAre) {
   for (int threads : {0, 3}) {
     options.threads = threads;
     options.depth = 2;
-    auto prefetcher = Prefetcher::Create(*images, options);
-    ASSERT_TRUE(prefetcher.ok());
+    ASSERT_OK_AND_ASSIGN(auto prefetcher, Prefetcher::Create(*images, options));
     Batch held[3];
-    for (Batch& batch : held) batch = std::move((*prefetcher)->Next()).value();
-    ExpectError((*prefetcher)->Next().status(), StatusCode::kFailedPrecondition, "still on loan", "only 3 slots");
+    for (Batch& batch : held) batch = std::move(prefetcher->Next()).value();
+    ExpectError(prefetcher->Next().status(), StatusCode::kFailedPrecondition, "still on loan", "only 3 slots");
     const Tensor kept = held[0].towers()[0].fields[0].Clone();
     held[1].Release();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_EQ(kept.span<float>(), held[0].towers()[0].fields[0].span<float>());
     held[0].Release();
-    EXPECT_TRUE((*prefetcher)->Next().ok());
+    EXPECT_TRUE(prefetcher->Next().ok());
   }
 }
 
@@ -273,14 +266,13 @@ TEST(Prefetcher, PassesTheFirstErrorOnAfterTheBatchesBeforeIt) {
   options.shuffle = false;
   for (int threads : {0, 1, 4}) {
     options.threads = threads;
-    auto prefetcher = Prefetcher::Create(dataset, options);
-    ASSERT_TRUE(prefetcher.ok());
-    EXPECT_TRUE((*prefetcher)->Next().ok());
-    EXPECT_TRUE((*prefetcher)->Next().ok());
+    ASSERT_OK_AND_ASSIGN(auto prefetcher, Prefetcher::Create(dataset, options));
+    EXPECT_TRUE(prefetcher->Next().ok());
+    EXPECT_TRUE(prefetcher->Next().ok());
     for (int i = 0; i < 3; ++i) {
-      ExpectError((*prefetcher)->Next().status(), StatusCode::kDataLoss, "some.bin: record 17");
+      ExpectError(prefetcher->Next().status(), StatusCode::kDataLoss, "some.bin: record 17");
     }
-    EXPECT_EQ((*prefetcher)->position(), (Position{0, 2}));
+    EXPECT_EQ(prefetcher->position(), (Position{0, 2}));
   }
 }
 
@@ -320,12 +312,11 @@ TEST(Prefetcher, AnExceptionOfTheDatasetIsAnError) {
       PrefetcherOptions options = SmallOptions(random);
       options.shuffle = false;
       options.threads = threads;
-      auto prefetcher = Prefetcher::Create(dataset, options);
-      ASSERT_TRUE(prefetcher.ok());
+      ASSERT_OK_AND_ASSIGN(auto prefetcher, Prefetcher::Create(dataset, options));
       absl::Status status;
-      while (status.ok()) status = (*prefetcher)->Next().status();
+      while (status.ok()) status = prefetcher->Next().status();
       ExpectError(status, code, text, index);
-      EXPECT_EQ((*prefetcher)->Next().status(), status);
+      EXPECT_EQ(prefetcher->Next().status(), status);
     }
   }
 }
@@ -336,13 +327,12 @@ TEST(Prefetcher, CancelWakesAWaitingCaller) {
   PrefetcherOptions options = SmallOptions(random);
   options.batch_size = 1'000;
   options.threads = 1;
-  auto prefetcher = Prefetcher::Create(dataset, options);
-  ASSERT_TRUE(prefetcher.ok());
-  std::thread caller([&] { EXPECT_EQ((*prefetcher)->Next().status().code(), StatusCode::kCancelled); });
+  ASSERT_OK_AND_ASSIGN(auto prefetcher, Prefetcher::Create(dataset, options));
+  std::thread caller([&] { EXPECT_EQ(prefetcher->Next().status().code(), StatusCode::kCancelled); });
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  (*prefetcher)->Cancel();
+  prefetcher->Cancel();
   caller.join();
-  EXPECT_EQ((*prefetcher)->Next().status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(prefetcher->Next().status().code(), StatusCode::kCancelled);
 }
 
 TEST(Prefetcher, StopsAtAnyMoment) {
@@ -352,9 +342,8 @@ TEST(Prefetcher, StopsAtAnyMoment) {
   options.epochs = 0;
   for (int i = 0; i < 60; ++i) {
     options.threads = i % 5;
-    auto prefetcher = Prefetcher::Create(*images, options);
-    ASSERT_TRUE(prefetcher.ok());
-    for (int b = 0; b < i % 7; ++b) EXPECT_TRUE((*prefetcher)->Next().ok());
+    ASSERT_OK_AND_ASSIGN(auto prefetcher, Prefetcher::Create(*images, options));
+    for (int b = 0; b < i % 7; ++b) EXPECT_TRUE(prefetcher->Next().ok());
   }
 }
 
@@ -365,14 +354,13 @@ TEST(Prefetcher, SeveralCallersShareTheBatches) {
   options.epochs = 20;
   for (int threads : {0, 2}) {
     options.threads = threads;
-    auto prefetcher = Prefetcher::Create(*images, options);
-    ASSERT_TRUE(prefetcher.ok());
+    ASSERT_OK_AND_ASSIGN(auto prefetcher, Prefetcher::Create(*images, options));
     std::atomic<int64_t> examples = 0;
     std::vector<std::thread> callers;
     for (int i = 0; i < 3; ++i) {
       callers.emplace_back([&] {
         while (true) {
-          auto batch = (*prefetcher)->Next();
+          auto batch = prefetcher->Next();
           if (batch.ok()) {
             examples += batch->examples();
           } else if (batch.status().code() == StatusCode::kOutOfRange) {

@@ -1,12 +1,10 @@
 #include "framework/data/read_ahead.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/data/sequences/bucket_batcher.h"
+#include "tests/main/testing.h"
 
 namespace belfry::data {
 namespace {
@@ -66,9 +64,7 @@ class Numbers : public BatchSource {
 int64_t NumberIn(const Batch& batch) { return batch.towers()[0].fields[0].data<int64_t>()[0]; }
 
 std::unique_ptr<ReadAhead> Ahead(BatchSource& source, int depth = 3) {
-  auto made = ReadAhead::Create(source, depth);
-  EXPECT_TRUE(made.ok()) << made.status();
-  return *std::move(made);
+  return ValueOf(ReadAhead::Create(source, depth));
 }
 
 TEST(ReadAhead, GivesTheBatchesOfItsSourceInOrder) {
@@ -77,14 +73,13 @@ TEST(ReadAhead, GivesTheBatchesOfItsSourceInOrder) {
     const auto ahead = Ahead(numbers, depth);
     EXPECT_EQ(ahead->position(), (Position{0, 0}));
     for (int64_t i = 0; i < 20; ++i) {
-      const auto batch = ahead->Next();
-      ASSERT_TRUE(batch.ok()) << batch.status();
-      EXPECT_EQ(NumberIn(*batch), i);
-      EXPECT_THAT(batch->indices(), ElementsAre(i));
-      EXPECT_EQ(batch->examples(), 1);
-      EXPECT_EQ(batch->position(), (Position{0, i}));
-      EXPECT_EQ(batch->next(), (Position{0, i + 1}));
-      EXPECT_EQ(batch->step(), i);
+      ASSERT_OK_AND_ASSIGN(const auto batch, ahead->Next());
+      EXPECT_EQ(NumberIn(batch), i);
+      EXPECT_THAT(batch.indices(), ElementsAre(i));
+      EXPECT_EQ(batch.examples(), 1);
+      EXPECT_EQ(batch.position(), (Position{0, i}));
+      EXPECT_EQ(batch.next(), (Position{0, i + 1}));
+      EXPECT_EQ(batch.step(), i);
       EXPECT_EQ(ahead->position(), (Position{0, i + 1}));
     }
     for (int i = 0; i < 2; ++i) EXPECT_EQ(ahead->Next().status(), absl::OutOfRangeError("no more"));
@@ -104,9 +99,8 @@ TEST(ReadAhead, BatchesOnLoanStayAsTheyAre) {
   const auto ahead = Ahead(numbers, 2);
   std::vector<Batch> kept;
   for (int64_t i = 0; i < 30; ++i) {
-    auto batch = ahead->Next();
-    ASSERT_TRUE(batch.ok());
-    if (i % 3 == 0) kept.push_back(*std::move(batch));
+    ASSERT_OK_AND_ASSIGN(auto batch, ahead->Next());
+    if (i % 3 == 0) kept.push_back(std::move(batch));
   }
   for (size_t i = 0; i < kept.size(); ++i) EXPECT_EQ(NumberIn(kept[i]), static_cast<int64_t>(3 * i));
 }
@@ -153,10 +147,9 @@ TEST(ReadAhead, IsWhatItsSourceIs) {
   EXPECT_EQ(*ahead->Settings(), *(*same)->Settings());
   int64_t batches = 0;
   for (auto expected = (*same)->Next(); expected.ok(); expected = (*same)->Next()) {
-    const auto batch = ahead->Next();
-    ASSERT_TRUE(batch.ok()) << batch.status();
-    EXPECT_EQ(batch->indices(), expected->indices());
-    EXPECT_EQ(batch->towers()[1].fields[1].ToDoubles(), expected->towers()[1].fields[1].ToDoubles());
+    ASSERT_OK_AND_ASSIGN(const auto batch, ahead->Next());
+    EXPECT_EQ(batch.indices(), expected->indices());
+    EXPECT_EQ(batch.towers()[1].fields[1].ToDoubles(), expected->towers()[1].fields[1].ToDoubles());
     ++batches;
   }
   EXPECT_EQ(batches, 2 * ahead->batches_per_epoch());

@@ -66,14 +66,13 @@ class TextTest : public testing::Test {
 };
 
 TEST_F(TextTest, WindowsOverlapByOneToken) {
-  const auto data = OpenText(Put("a.txt", "To be, or not\xff"), {.window = 4, .validation = 0});
-  ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->validation, nullptr);
-  ASSERT_EQ(data->train->size(), 3);
-  EXPECT_EQ(FieldsText(data->train->fields()), "tokens int32 [4], targets int32 [4]");
-  EXPECT_EQ(data->train->fields()[0].categories, 256);
+  ASSERT_OK_AND_ASSIGN(const auto data, OpenText(Put("a.txt", "To be, or not\xff"), {.window = 4, .validation = 0}));
+  EXPECT_EQ(data.validation, nullptr);
+  ASSERT_EQ(data.train->size(), 3);
+  EXPECT_EQ(FieldsText(data.train->fields()), "tokens int32 [4], targets int32 [4]");
+  EXPECT_EQ(data.train->fields()[0].categories, 256);
   const std::string text = "To be, or not";
-  EXPECT_EQ(Tokens(*data->train), std::vector<int32_t>(text.begin(), text.end()));
+  EXPECT_EQ(Tokens(*data.train), std::vector<int32_t>(text.begin(), text.end()));
 }
 
 TEST_F(TextTest, TheEndIsHeldOut) {
@@ -87,14 +86,12 @@ TEST_F(TextTest, TheEndIsHeldOut) {
 TEST_F(TextTest, FoldersAreOneStreamOrDividedByNames) {
   Put("b.txt", "456"), Put("a.txt", "123"), Put(".hidden", "xyz");
   std::filesystem::create_directory(folder_ / "inner");
-  const auto one = OpenText(folder_ / "", {.window = 2, .validation = 0});
-  ASSERT_TRUE(one.ok()) << one.status();
-  EXPECT_EQ(Tokens(*one->train), (std::vector<int32_t>{'1', '2', '3', '4', '5'}));
+  ASSERT_OK_AND_ASSIGN(const auto one, OpenText(folder_ / "", {.window = 2, .validation = 0}));
+  EXPECT_EQ(Tokens(*one.train), (std::vector<int32_t>{'1', '2', '3', '4', '5'}));
   Put("my_train.txt", "train"), Put("my_val.txt", "valid");
-  const auto two = OpenText(folder_ / "", {.window = 2});
-  ASSERT_TRUE(two.ok()) << two.status();
-  EXPECT_EQ(Tokens(*two->train), (std::vector<int32_t>{'t', 'r', 'a', 'i', 'n'}));
-  EXPECT_EQ(Tokens(*two->validation), (std::vector<int32_t>{'v', 'a', 'l', 'i', 'd'}));
+  ASSERT_OK_AND_ASSIGN(const auto two, OpenText(folder_ / "", {.window = 2}));
+  EXPECT_EQ(Tokens(*two.train), (std::vector<int32_t>{'t', 'r', 'a', 'i', 'n'}));
+  EXPECT_EQ(Tokens(*two.validation), (std::vector<int32_t>{'v', 'a', 'l', 'i', 'd'}));
 }
 
 TEST_F(TextTest, TokensOfEachFormat) {
@@ -137,9 +134,9 @@ TEST_F(TextTest, DamagedFilesAreErrors) {
 }
 
 TEST_F(TextTest, ATokenOutsideTheVocabularyIsAnErrorOfTheRead) {
-  const auto data = OpenTokens(Put("a.bin", Bytes(short_)), {.window = 3, .vocabulary = 50'257, .validation = 0});
-  ASSERT_TRUE(data.ok()) << data.status();
-  ExpectError(ReadExample(*data->train, 0).status(), StatusCode::kDataLoss,
+  ASSERT_OK_AND_ASSIGN(const auto data,
+                       OpenTokens(Put("a.bin", Bytes(short_)), {.window = 3, .vocabulary = 50'257, .validation = 0}));
+  ExpectError(ReadExample(*data.train, 0).status(), StatusCode::kDataLoss,
               "a.bin: token 3 is 65535; expected 0 to 50256, the vocabulary");
 }
 
@@ -150,9 +147,8 @@ TEST_F(TextTest, FilesBeyondTheLimitOfOpenOnesAreReadToo) {
     Put(absl::StrCat("part", 1000 + i), text);
     all += text;
   }
-  const auto data = OpenText(folder_ / "", {.window = 7, .validation = 0});
-  ASSERT_TRUE(data.ok()) << data.status();
-  const std::vector<int32_t> tokens = Tokens(*data->train);
+  ASSERT_OK_AND_ASSIGN(const auto data, OpenText(folder_ / "", {.window = 7, .validation = 0}));
+  const std::vector<int32_t> tokens = Tokens(*data.train);
   ASSERT_GT(tokens.size(), all.size() - 8);
   EXPECT_EQ(tokens, std::vector<int32_t>(all.begin(), all.begin() + static_cast<int64_t>(tokens.size())));
 }
@@ -166,10 +162,9 @@ TEST_F(TextTest, TokensOfATokenizer) {
   for (int64_t i = 0; text.size() < (3 << 20); ++i)
     absl::StrAppend(&text, "The\n  model's ", i * i, "\xC3\xB6 tower,", i % 7);
   const std::vector<int32_t> expected = (*tokenizer)->Encode(text);
-  const auto data = OpenText(Put("a.txt", text), **tokenizer, {.window = 1000, .validation = 0});
-  ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->train->fields()[0].categories, 500);
-  const std::vector<int32_t> tokens = Tokens(*data->train);
+  ASSERT_OK_AND_ASSIGN(const auto data, OpenText(Put("a.txt", text), **tokenizer, {.window = 1000, .validation = 0}));
+  EXPECT_EQ(data.train->fields()[0].categories, 500);
+  const std::vector<int32_t> tokens = Tokens(*data.train);
   ASSERT_GT(tokens.size() + 1000, expected.size());  // but for an incomplete window
   EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), expected.begin()));
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "framework/io/file.h"
+#include "tests/main/testing.h"
 
 namespace belfry::data {
 namespace {
@@ -22,11 +22,7 @@ namespace fs = std::filesystem;
 
 const std::string kFolder = absl::StrCat(BELFRY_SOURCE_ROOT, "/tests/framework/data/tokenizers/");
 
-std::unique_ptr<const Tokenizer> Open(const std::string& name) {
-  auto tokenizer = OpenTokenizer(kFolder + name);
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
-  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
-}
+std::unique_ptr<const Tokenizer> Open(const std::string& name) { return ValueOf(OpenTokenizer(kFolder + name)); }
 
 // The tokens that Hugging Face's `tokenizers` made (make_references.py).
 class References : public testing::TestWithParam<std::string> {};

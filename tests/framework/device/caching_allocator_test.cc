@@ -1,9 +1,6 @@
 #include "framework/device/caching_allocator.h"
 #include "tests/framework/device/backend.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +8,8 @@
 #include <random>
 #include <thread>
 #include <vector>
+
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -43,11 +42,7 @@ class HostSource final : public BlockSource {
   std::vector<size_t> asked_;
 };
 
-void* Get(CachingAllocator& allocator, size_t bytes) {
-  const absl::StatusOr<void*> memory = allocator.Allocate(bytes);
-  EXPECT_TRUE(memory.ok()) << memory.status();
-  return *memory;
-}
+void* Get(CachingAllocator& allocator, size_t bytes) { return ValueOf(allocator.Allocate(bytes)); }
 
 TEST(CachingAllocator, NothingForNothing) {
   HostSource source;

@@ -1,7 +1,4 @@
 // Conformance suite of devices and of their events, for which threads wait.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -15,7 +12,7 @@
 #include "absl/time/clock.h"
 #include "framework/base/steady_time.h"
 #include "tests/framework/device/backend.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -40,15 +37,9 @@ class DeviceConformance : public testing::TestWithParam<DeviceBackend> {
   }
 
   static std::unique_ptr<Stream> NewStream(Device& device, StreamKind kind = StreamKind::kCompute) {
-    auto stream = device.NewStream(kind);
-    EXPECT_TRUE(stream.ok()) << stream.status();
-    return *std::move(stream);
+    return ValueOf(device.NewStream(kind));
   }
-  static DeviceMemory Allocate(Device& device, size_t bytes) {
-    auto memory = DeviceMemory::Allocate(device, bytes);
-    EXPECT_TRUE(memory.ok()) << memory.status();
-    return *std::move(memory);
-  }
+  static DeviceMemory Allocate(Device& device, size_t bytes) { return ValueOf(DeviceMemory::Allocate(device, bytes)); }
 
   DeviceSet devices_;
   Device* device_ = nullptr;
@@ -59,8 +50,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceBackend> {
 TEST_P(DeviceConformance, AClockTellsTheOrderOfWork) {
   constexpr int kStamps = 5;
   const absl::Time before = SteadyNow();
-  auto clock = device_->NewClock(kStamps);
-  ASSERT_TRUE(clock.ok()) << clock.status();
+  ASSERT_OK_AND_ASSIGN(auto clock, device_->NewClock(kStamps));
   const std::unique_ptr<Stream> stream = NewStream(*device_), other = NewStream(*device_, StreamKind::kCollective);
   const std::unique_ptr<Event> event = device_->NewEvent();
   const size_t bytes = size_t{1} << 20;
@@ -73,7 +63,7 @@ TEST_P(DeviceConformance, AClockTellsTheOrderOfWork) {
     }
     auto* const data = static_cast<std::byte*>(memory.data());
     ASSERT_TRUE(on.Copy(data + bytes, *device_, data, *device_, bytes).ok());
-    ASSERT_TRUE((*clock)->Stamp(on, i).ok());
+    ASSERT_TRUE(clock->Stamp(on, i).ok());
   }
   ASSERT_TRUE(stream->Synchronize().ok());
   ASSERT_TRUE(other->Synchronize().ok());
@@ -81,10 +71,9 @@ TEST_P(DeviceConformance, AClockTellsTheOrderOfWork) {
   const absl::Duration slack = absl::Milliseconds(1);
   absl::Time last = before - slack;
   for (int i = 0; i < kStamps; ++i) {
-    const auto time = (*clock)->Read(i);
-    ASSERT_TRUE(time.ok()) << time.status();
-    EXPECT_GE(*time, last) << i;
-    last = *time;
+    ASSERT_OK_AND_ASSIGN(const auto time, clock->Read(i));
+    EXPECT_GE(time, last) << i;
+    last = time;
   }
   EXPECT_LE(last, SteadyNow() + slack);
 }

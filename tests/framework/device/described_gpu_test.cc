@@ -1,7 +1,6 @@
 #include "framework/device/described_gpu.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

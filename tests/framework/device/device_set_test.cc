@@ -1,13 +1,11 @@
 #include "framework/device/device_set.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/cores.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -17,9 +15,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 DeviceSet Open(absl::string_view spec, const DeviceOptions& options = {}) {
-  auto devices = DeviceSet::Open(spec, options);
-  EXPECT_TRUE(devices.ok()) << devices.status();
-  return *std::move(devices);
+  return ValueOf(DeviceSet::Open(spec, options));
 }
 
 int Find(const DeviceSet& devices, absl::string_view name) { return devices.Find(*DeviceName::Parse(name)); }

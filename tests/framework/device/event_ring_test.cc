@@ -1,6 +1,6 @@
 #include "framework/device/event_ring.h"
 
-#include <gtest/gtest.h>
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -1,7 +1,4 @@
 // Requirements on GPUs beyond those on every device, tested on real ones if the machine has them, and on fakes.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
 #include <ostream>
@@ -14,6 +11,7 @@
 #include "framework/collective/gpu_module.h"
 #include "framework/device/device_set.h"
 #include "tests/framework/device/backend.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -258,11 +256,10 @@ TEST_P(TwoGpus, WhatIsCapturedIsDoneWheneverItIsEnqueued) {
   ASSERT_TRUE(a->Synchronize().ok());
   ASSERT_TRUE(a->BeginCapture().ok());
   work();
-  absl::StatusOr<std::unique_ptr<CapturedWork>> captured = a->EndCapture();
-  ASSERT_TRUE(captured.ok()) << captured.status();
+  ASSERT_OK_AND_ASSIGN(std::unique_ptr<CapturedWork> captured, a->EndCapture());
   for (uint8_t value : {3, 200, 77}) {
     std::memset(from.data(), value, kBytes);
-    ASSERT_TRUE((*captured)->Enqueue(*a).ok());
+    ASSERT_TRUE(captured->Enqueue(*a).ok());
     ASSERT_TRUE(a->Synchronize().ok());
     EXPECT_EQ(std::memcmp(to.data(), from.data(), kBytes), 0) << int{value};
   }
@@ -295,12 +292,11 @@ TEST_P(TwoGpus, LongCopiesBetweenThemAreCaptured) {
     ASSERT_TRUE(stream->Synchronize().ok());
     ASSERT_TRUE(stream->BeginCapture().ok());
     work();
-    auto captured = stream->EndCapture();
-    ASSERT_TRUE(captured.ok()) << captured.status();
+    ASSERT_OK_AND_ASSIGN(auto captured, stream->EndCapture());
     auto* const bytes = static_cast<uint8_t*>(host.data());
     for (uint8_t value : {3, 200}) {
       for (size_t i = 0; i < kBytes; ++i) bytes[i] = static_cast<uint8_t>(i % 251 + value);
-      ASSERT_TRUE((*captured)->Enqueue(*stream).ok());
+      ASSERT_TRUE(captured->Enqueue(*stream).ok());
       ASSERT_TRUE(stream->Synchronize().ok());
       size_t wrong = 0;
       for (size_t i = 0; i < kBytes; ++i) wrong += bytes[i] == static_cast<uint8_t>(i % 251 + value) ? 0 : 1;

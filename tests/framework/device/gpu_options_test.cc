@@ -1,12 +1,11 @@
 #include "framework/device/gpu_options.h"
 #include "tests/framework/device/backend.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

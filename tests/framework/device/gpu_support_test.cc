@@ -1,9 +1,8 @@
 #include "framework/device/gpu_support.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
+
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

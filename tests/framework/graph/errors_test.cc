@@ -1,13 +1,11 @@
 // Checking a node against its op's definition when it is added; errors name the node and the user's line.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/str_cat.h"
 #include "framework/graph/scope.h"
 #include "framework/graph/variable.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -197,9 +195,8 @@ TEST_F(ErrorsTest, AnInputThatWasNeverMade) {
 TEST_F(ErrorsTest, AFailedNodeTakesNoName) {
   Graph graph(BuiltinOps());
   EXPECT_FALSE(graph.AddNode({.op = "Quux", .name = "x"}).ok());
-  const auto node = graph.AddNode({.op = "NoOp", .name = "x"});
-  ASSERT_TRUE(node.ok()) << node.status();
-  EXPECT_EQ((*node)->name(), "x");
+  ASSERT_OK_AND_ASSIGN(const auto node, graph.AddNode({.op = "NoOp", .name = "x"}));
+  EXPECT_EQ(node->name(), "x");
 }
 
 TEST_F(ErrorsTest, UnknownExtentsFitEachOther) {

@@ -1,8 +1,5 @@
 #include "framework/graph/gradients.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 
 #include "framework/device/device_set.h"
@@ -10,6 +7,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -23,13 +21,11 @@ class GradientsTest : public testing::Test {
 
   // The values of the outputs for x = 3 and z = 5.
   std::vector<double> Values(const std::vector<Output>& outputs) {
-    auto session = Session::Create(graph_, devices_);
-    EXPECT_TRUE(session.ok()) << session.status();
+    auto session = ValueOf(Session::Create(graph_, devices_));
     std::vector<Feed> feeds = {{x_, Tensor::Scalar(3.0)}, {z_, Tensor::Scalar(5.0)}};
-    auto values = (*session)->Run(feeds, outputs);
-    EXPECT_TRUE(values.ok()) << values.status();
+    auto values = ValueOf(session->Run(feeds, outputs));
     std::vector<double> numbers;
-    for (const Tensor& value : *values) numbers.push_back(value.scalar<double>());
+    for (const Tensor& value : values) numbers.push_back(value.scalar<double>());
     return numbers;
   }
   std::vector<Output> Gradients(const std::vector<Output>& ys, const std::vector<Output>& xs,

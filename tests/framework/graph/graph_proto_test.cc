@@ -1,8 +1,5 @@
 #include "framework/graph/graph_proto.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "framework/graph/scope.h"
 #include "framework/io/graph.pb.h"
 #include "ops/array.h"

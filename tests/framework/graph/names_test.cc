@@ -1,11 +1,9 @@
 // Names of nodes and name scopes: TensorFlow 1's rules.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "framework/graph/scope.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/state.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -4,13 +4,11 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "framework/graph/scope.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -63,9 +61,8 @@ class NodeRequestTest : public testing::Test {
 };
 
 TEST_F(NodeRequestTest, NothingIsWrong) {
-  const absl::StatusOr<const Node*> node = graph_.AddNode(Good());
-  ASSERT_TRUE(node.ok()) << node.status();
-  EXPECT_EQ((*node)->computed_for(), x_.node);
+  ASSERT_OK_AND_ASSIGN(const const Node* node, graph_.AddNode(Good()));
+  EXPECT_EQ(node->computed_for(), x_.node);
 }
 
 TEST_F(NodeRequestTest, FactsAreShared) {
@@ -128,10 +125,9 @@ TEST_F(NodeRequestTest, TextsMayBeAnything) {
   facts.tower_scope = "/";
   request.facts = std::make_shared<const NodeFacts>(facts);
   request.location = {nullptr, 7};
-  const absl::StatusOr<const Node*> node = graph_.AddNode(request);
-  ASSERT_TRUE(node.ok()) << node.status();
-  EXPECT_FALSE((*node)->location().known());
-  EXPECT_FALSE((*node)->Summary().empty());
+  ASSERT_OK_AND_ASSIGN(const const Node* node, graph_.AddNode(request));
+  EXPECT_FALSE(node->location().known());
+  EXPECT_FALSE(node->Summary().empty());
   request.op = "Quux";
   EXPECT_THAT(std::string(graph_.AddNode(request).status().message()), HasSubstr("no op of this name"));
 }

@@ -1,7 +1,4 @@
 // A user's own op: registered as a record, then built, differentiated and run.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -15,6 +12,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -60,16 +58,13 @@ TEST(OwnOp, IsBuiltDifferentiatedAndRun) {
   const Output x = ops::Placeholder(root, DType::kFloat64, {Shape::kUnknown});
   const Output y = root.Add("Cube", {x}, {{"factor", 2.0}});
   ASSERT_TRUE(y.valid()) << graph.status();
-  const auto gradients = Gradients(root, {y}, {x});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  ASSERT_OK_AND_ASSIGN(const auto gradients, Gradients(root, {y}, {x}));
   for (const char* spec : {"cpu:1", "cpu:2"}) {
     const DeviceSet devices = DeviceSet::Open(spec).value();
-    auto session = Session::Create(graph, devices);
-    ASSERT_TRUE(session.ok()) << session.status();
-    auto result = (*session)->Run({{x, Tensor::Of<double>({1, -2, 0.5})}}, {y, (*gradients)[0]});
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ((*result)[0].ToDoubles(), (std::vector<double>{2, -16, 0.25}));
-    EXPECT_EQ((*result)[1].ToDoubles(), (std::vector<double>{6, 24, 1.5}));
+    ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, devices));
+    ASSERT_OK_AND_ASSIGN(auto result, session->Run({{x, Tensor::Of<double>({1, -2, 0.5})}}, {y, gradients[0]}));
+    EXPECT_EQ(result[0].ToDoubles(), (std::vector<double>{2, -16, 0.25}));
+    EXPECT_EQ(result[1].ToDoubles(), (std::vector<double>{6, 24, 1.5}));
   }
 }
 
@@ -93,9 +88,8 @@ TEST(OwnOp, IsMadeForOneThreadIfItSaysThatItNeedsFewOperations) {
     const Scope root(graph);
     const Output x = ops::Placeholder(root, DType::kFloat64, {2});
     const Output y = root.Add("Cube", {x});
-    auto session = Session::Create(graph, devices, {.fuse = false});
-    ASSERT_TRUE(session.ok()) << session.status();
-    ASSERT_TRUE((*session)->Run({{x, Tensor::Of<double>({1, 2})}}, {y}).ok());
+    ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, devices, {.fuse = false}));
+    ASSERT_TRUE(session->Run({{x, Tensor::Of<double>({1, 2})}}, {y}).ok());
     EXPECT_EQ(threads, count);
   }
 }
@@ -116,8 +110,7 @@ TEST(OwnOp, PassesTheGradientChecker) {
     for (const auto& [output, value] : values) feeds.push_back({output, value});
     return (*session)->Run(feeds, fetches);
   };
-  const absl::Status status = CheckGradients(root, {y}, {x}, {{x, Tensor::Of<double>({1, -2, 0.5})}}, evaluate);
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(CheckGradients(root, {y}, {x}, {{x, Tensor::Of<double>({1, -2, 0.5})}}, evaluate), absl::OkStatus());
 }
 
 TEST(OwnOp, WithoutAKernelForTheDTypeCannotBePlaced) {

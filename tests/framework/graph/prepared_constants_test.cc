@@ -1,13 +1,12 @@
 #include "framework/graph/prepared_constants.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
 #include "framework/base/alignment.h"
 #include "framework/graph/kernel.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

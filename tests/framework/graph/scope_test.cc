@@ -1,9 +1,6 @@
 // Devices, control inputs, colocation, and everything else that a Scope carries besides names.
 #include "framework/graph/scope.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "framework/graph/gradients.h"
@@ -11,6 +8,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/state.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

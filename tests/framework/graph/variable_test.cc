@@ -1,8 +1,5 @@
 #include "framework/graph/variable.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <string>
 
@@ -11,6 +8,7 @@
 #include "framework/runtime/session.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -167,14 +165,12 @@ TEST_F(VariableTest, StartsAlikeInAllReplicas) {
     values.push_back(GetVariable(tower, "c", {6, 4}, GlorotUniformInitializer()));
   }
   const Node* init = InitializeVariables(root_);
-  auto session = Session::Create(graph_, devices);
-  ASSERT_TRUE(session.ok()) << session.status();
-  ASSERT_TRUE((*session)->RunTarget(init).ok());
-  auto result = (*session)->Run(values);
-  ASSERT_TRUE(result.ok()) << result.status();
-  for (int i = 0; i < 3; ++i) EXPECT_EQ((*result)[i].ToDoubles(), (*result)[3 + i].ToDoubles());
-  EXPECT_NE((*result)[0].ToDoubles(), (*result)[1].ToDoubles());
-  for (double value : (*result)[2].ToDoubles()) EXPECT_LE(std::abs(value), std::sqrt(6.0 / 10));
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph_, devices));
+  ASSERT_TRUE(session->RunTarget(init).ok());
+  ASSERT_OK_AND_ASSIGN(auto result, session->Run(values));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(result[i].ToDoubles(), result[3 + i].ToDoubles());
+  EXPECT_NE(result[0].ToDoubles(), result[1].ToDoubles());
+  for (double value : result[2].ToDoubles()) EXPECT_LE(std::abs(value), std::sqrt(6.0 / 10));
 }
 
 TEST_F(VariableTest, ASlotLivesWithItsVariable) {

@@ -18,9 +18,7 @@ using ::testing::UnorderedElementsAre;
 class CheckpointDirectoryTest : public testing::Test {
  protected:
   CheckpointDirectory Open(const CheckpointDirectoryOptions& options = {}) {
-    auto directory = CheckpointDirectory::Open(path_, options);
-    EXPECT_TRUE(directory.ok()) << directory.status();
-    return *std::move(directory);
+    return ValueOf(CheckpointDirectory::Open(path_, options));
   }
   // A checkpoint whose only tensor holds its step.
   absl::Status Save(CheckpointDirectory& directory, int64_t step, std::optional<double> value = std::nullopt) {

@@ -47,10 +47,9 @@ class CrashTest : public testing::Test {
   // Saves steps 1 to 3, of which 1 is the best.
   void SetUp() override {
     fs::remove_all(path_);
-    auto directory = CheckpointDirectory::Open(path_, kOptions);
-    ASSERT_TRUE(directory.ok()) << directory.status();
+    ASSERT_OK_AND_ASSIGN(auto directory, CheckpointDirectory::Open(path_, kOptions));
     for (int64_t step = 1; step <= 3; ++step) {
-      ASSERT_EQ(Save(*directory, step, 1.0 / static_cast<double>(step)), absl::OkStatus());
+      ASSERT_EQ(Save(directory, step, 1.0 / static_cast<double>(step)), absl::OkStatus());
     }
   }
   // Saves step 4, the new best.

@@ -1,7 +1,5 @@
 #include "framework/io/crc32c.h"
 
-#include <gtest/gtest.h>
-
 #include <string>
 
 #include "absl/strings/escaping.h"

@@ -1,7 +1,5 @@
 #include "framework/io/event_file.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -38,12 +36,11 @@ TEST(EventFile, WritesAndReadsBack) {
   FreshRandom random;
   std::vector<std::string> written = {"", "a"};
   for (int i = 0; i < 20; ++i) written.push_back(random.Bytes(static_cast<size_t>(random.Between(0, 3'000))));
-  auto writer = RecordWriter::Create(folder / "file");
-  ASSERT_TRUE(writer.ok()) << writer.status();
-  for (const std::string& record : written) ASSERT_TRUE(writer->Write(record).ok());
-  ASSERT_TRUE(writer->Sync().ok());
+  ASSERT_OK_AND_ASSIGN(auto writer, RecordWriter::Create(folder / "file"));
+  for (const std::string& record : written) ASSERT_TRUE(writer.Write(record).ok());
+  ASSERT_TRUE(writer.Sync().ok());
   const std::string file = Contents(folder / "file");
-  EXPECT_EQ(writer->size(), file.size());
+  EXPECT_EQ(writer.size(), file.size());
   EXPECT_EQ(Records(file).value(), written);
 }
 
@@ -59,9 +56,8 @@ TEST(EventFile, EveryTruncationKeepsTheWholeRecords) {
   for (size_t size = 0; size <= file.size(); ++size) {
     SCOPED_TRACE(size);
     bool truncated = false;
-    const auto records = Records(file.substr(0, size), &truncated);
-    ASSERT_TRUE(records.ok()) << records.status();
-    EXPECT_EQ(records->size(), size < first.size() ? 0u : size < file.size() ? 1u : 2u);
+    ASSERT_OK_AND_ASSIGN(const auto records, Records(file.substr(0, size), &truncated));
+    EXPECT_EQ(records.size(), size < first.size() ? 0u : size < file.size() ? 1u : 2u);
     EXPECT_EQ(truncated, size != 0 && size != first.size() && size != file.size());
   }
 }
@@ -113,25 +109,23 @@ class SizeLimit {
 
 TEST(EventFile, AFullDiskLeavesWholeRecordsAndMayRecover) {
   const TemporaryFolder folder;
-  auto writer = RecordWriter::Create(folder / "file");
-  ASSERT_TRUE(writer.ok()) << writer.status();
-  ASSERT_TRUE(writer->Write("before").ok());
+  ASSERT_OK_AND_ASSIGN(auto writer, RecordWriter::Create(folder / "file"));
+  ASSERT_TRUE(writer.Write("before").ok());
   for (const rlim_t room : {0, 1, 12, 100}) {
-    const SizeLimit limit(writer->size() + room);
-    const absl::Status status = writer->Write(std::string(1'000, 'x'));
+    const SizeLimit limit(writer.size() + room);
+    const absl::Status status = writer.Write(std::string(1'000, 'x'));
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(folder / "file"));
   }
-  ASSERT_TRUE(writer->Write("after").ok());
+  ASSERT_TRUE(writer.Write("after").ok());
   EXPECT_THAT(Records(Contents(folder / "file")).value(), ElementsAre("before", "after"));
 }
 
 TEST(EventFile, ADiskThatStaysFullFailsEachTime) {
   const TemporaryFolder folder;
-  auto writer = RecordWriter::Create(folder / "file");
-  ASSERT_TRUE(writer.ok());
+  ASSERT_OK_AND_ASSIGN(auto writer, RecordWriter::Create(folder / "file"));
   const SizeLimit limit(0);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(writer->Write("x").code(), absl::StatusCode::kResourceExhausted);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(writer.Write("x").code(), absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

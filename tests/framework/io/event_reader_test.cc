@@ -1,8 +1,5 @@
 #include "tests/framework/io/event_reader.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "framework/io/event_file.h"
 #include "tests/framework/io/event_testing.h"
 
@@ -21,15 +18,14 @@ std::string WholeFile() {
 }
 
 TEST(EventReader, ReadsWhatTensorBoardsClassesWrote) {
-  const auto file = ParseEventFile(WholeFile());
-  ASSERT_TRUE(file.ok()) << file.status();
-  ASSERT_EQ(file->events.size(), 5u);
-  EXPECT_EQ(file->events[0].file_version, "brain.Event:2");
-  EXPECT_EQ(file->events[0].wall_time, 1.5);
-  EXPECT_TRUE(file->events[1].start);
-  EXPECT_EQ(file->events[1].step, 9);
-  EXPECT_EQ(file->events[2].graph_def, "gd");
-  const Event& summary = file->events[3];
+  ASSERT_OK_AND_ASSIGN(const auto file, ParseEventFile(WholeFile()));
+  ASSERT_EQ(file.events.size(), 5u);
+  EXPECT_EQ(file.events[0].file_version, "brain.Event:2");
+  EXPECT_EQ(file.events[0].wall_time, 1.5);
+  EXPECT_TRUE(file.events[1].start);
+  EXPECT_EQ(file.events[1].step, 9);
+  EXPECT_EQ(file.events[2].graph_def, "gd");
+  const Event& summary = file.events[3];
   EXPECT_EQ(summary.step, 7);
   ASSERT_EQ(summary.values.size(), 3u);
   EXPECT_EQ(summary.values[0].tag, "a");
@@ -44,7 +40,7 @@ TEST(EventReader, ReadsWhatTensorBoardsClassesWrote) {
   EXPECT_EQ(image.width, 5);
   EXPECT_EQ(image.channels, 3);
   EXPECT_EQ(image.png, "png");
-  EXPECT_TRUE(std::holds_alternative<std::monostate>(file->events[4].values[0].value));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(file.events[4].values[0].value));
 }
 
 TEST(EventReader, EveryTruncationGivesTheWholeEvents) {

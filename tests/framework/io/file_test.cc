@@ -94,13 +94,12 @@ TEST(File, FoldersAreListed) {
 TEST(File, PartsAreReadAndNotBeyondTheEnd) {
   const TemporaryFolder folder;
   folder.Write("file", "0123456789");
-  auto file = InputFile::Open(folder / "file");
-  ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->size(), 10);
+  ASSERT_OK_AND_ASSIGN(auto file, InputFile::Open(folder / "file"));
+  EXPECT_EQ(file.size(), 10);
   std::string part(4, ' ');
-  ASSERT_EQ(file->Read(6, part.data(), 4), absl::OkStatus());
+  ASSERT_EQ(file.Read(6, part.data(), 4), absl::OkStatus());
   EXPECT_EQ(part, "6789");
-  ExpectError(file->Read(7, part.data(), 4), StatusCode::kOutOfRange, folder / "file", "byte 10", "bytes up to 11");
+  ExpectError(file.Read(7, part.data(), 4), StatusCode::kOutOfRange, folder / "file", "byte 10", "bytes up to 11");
 }
 
 TEST(File, APipeIsWrittenInPlace) {

@@ -1,8 +1,5 @@
 #include "framework/io/histogram.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 #include <numeric>

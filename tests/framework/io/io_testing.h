@@ -1,9 +1,6 @@
 // Helpers shared by the tests of files.
 #pragma once
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -11,8 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 
@@ -55,13 +51,6 @@ class TemporaryFolder {
 inline std::string Contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-// The value; if there is none, the test fails and a default-constructed value is returned.
-template <class T>
-T ValueOf(absl::StatusOr<T> value) {
-  EXPECT_TRUE(value.ok()) << value.status();
-  return value.ok() ? *std::move(value) : T();
 }
 
 // Checks that the status has this code and that its message contains each of `parts`.

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include <gmock/gmock.h>
-
 #include "tests/framework/io/encode_pictures.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::io {
 namespace {
@@ -44,23 +42,21 @@ TEST(Picture, DecodesPngsOfEveryKind) {
     for (const int bits : {8, 16}) {
       const std::vector<uint8_t> rgb = Random(3 * kCount), grey = Random(kCount);
       const PngOptions of_rgb{.channels = 3, .bits = bits, .interlaced = interlaced};
-      const auto picture = DecodePicture(EncodeAnyPng(rgb, kHeight, kWidth, of_rgb));
-      ASSERT_TRUE(picture.ok()) << picture.status();
-      EXPECT_EQ(picture->height, kHeight);
-      EXPECT_EQ(picture->width, kWidth);
-      EXPECT_EQ(picture->pixels, rgb);
-      const auto as_grey = DecodePicture(EncodeAnyPng(rgb, kHeight, kWidth, of_rgb), {.channels = 1});
-      ASSERT_TRUE(as_grey.ok()) << as_grey.status();
+      ASSERT_OK_AND_ASSIGN(const auto picture, DecodePicture(EncodeAnyPng(rgb, kHeight, kWidth, of_rgb)));
+      EXPECT_EQ(picture.height, kHeight);
+      EXPECT_EQ(picture.width, kWidth);
+      EXPECT_EQ(picture.pixels, rgb);
+      ASSERT_OK_AND_ASSIGN(const auto as_grey,
+                           DecodePicture(EncodeAnyPng(rgb, kHeight, kWidth, of_rgb), {.channels = 1}));
       for (int i = 0; i < kCount; ++i) {
         const int grey_of = (299 * rgb[3 * i] + 587 * rgb[3 * i + 1] + 114 * rgb[3 * i + 2] + 500) / 1000;
-        ASSERT_EQ(as_grey->pixels[i], grey_of);
+        ASSERT_EQ(as_grey.pixels[i], grey_of);
       }
       const PngOptions of_grey{.channels = 1, .bits = bits, .interlaced = interlaced};
       const std::string file = EncodeAnyPng(grey, kHeight, kWidth, of_grey);
       EXPECT_EQ(DecodePicture(file, {.channels = 1})->pixels, grey);
-      const auto as_rgb = DecodePicture(file);
-      ASSERT_TRUE(as_rgb.ok());
-      for (int i = 0; i < 3 * kCount; ++i) ASSERT_EQ(as_rgb->pixels[i], grey[i / 3]);
+      ASSERT_OK_AND_ASSIGN(const auto as_rgb, DecodePicture(file));
+      for (int i = 0; i < 3 * kCount; ++i) ASSERT_EQ(as_rgb.pixels[i], grey[i / 3]);
     }
   }
 }
@@ -69,19 +65,19 @@ TEST(Picture, DecodesPalettesAndFewBits) {
   std::vector<uint8_t> indices = Random(5 * 9);
   for (uint8_t& index : indices) index &= 3;
   const std::vector<uint8_t> colours = {255, 0, 0, 0, 255, 0, 0, 0, 255, 10, 20, 30};
-  const auto picture = DecodePicture(
-      EncodeAnyPng(indices, 5, 9, {.bits = 2, .palette = true, .colours = colours, .transparency = {255, 0}}));
-  ASSERT_TRUE(picture.ok()) << picture.status();
+  ASSERT_OK_AND_ASSIGN(const auto picture,
+                       DecodePicture(EncodeAnyPng(
+                           indices, 5, 9, {.bits = 2, .palette = true, .colours = colours, .transparency = {255, 0}})));
   for (size_t i = 0; i < indices.size(); ++i) {
     for (size_t c = 0; c < 3; ++c) {
-      ASSERT_EQ(picture->pixels[3 * i + c], indices[i] == 1 ? 255 : colours[3 * indices[i] + c]) << i;
+      ASSERT_EQ(picture.pixels[3 * i + c], indices[i] == 1 ? 255 : colours[3 * indices[i] + c]) << i;
     }
   }
   std::vector<uint8_t> bits = Random(3 * 17);
   for (uint8_t& bit : bits) bit &= 1;
-  const auto black_and_white = DecodePicture(EncodeAnyPng(bits, 3, 17, {.channels = 1, .bits = 1}), {.channels = 1});
-  ASSERT_TRUE(black_and_white.ok()) << black_and_white.status();
-  for (size_t i = 0; i < bits.size(); ++i) ASSERT_EQ(black_and_white->pixels[i], bits[i] * 255);
+  ASSERT_OK_AND_ASSIGN(const auto black_and_white,
+                       DecodePicture(EncodeAnyPng(bits, 3, 17, {.channels = 1, .bits = 1}), {.channels = 1}));
+  for (size_t i = 0; i < bits.size(); ++i) ASSERT_EQ(black_and_white.pixels[i], bits[i] * 255);
 }
 
 TEST(Picture, ReadsTheNumbersOfMasks) {
@@ -115,28 +111,24 @@ TEST(Picture, LaysTransparentPixelsOnTheBackground) {
 TEST(Picture, DecodesJpegsOfEveryKind) {
   const std::vector<uint8_t> rgb = Smooth(40, 56, 3), grey = Smooth(40, 56, 1), inks = Smooth(40, 56, 4);
   for (const bool progressive : {false, true}) {
-    const auto picture = DecodePicture(EncodeAnyJpeg(rgb, 40, 56, {.progressive = progressive}));
-    ASSERT_TRUE(picture.ok()) << picture.status();
-    EXPECT_LE(LargestDifference(picture->pixels, rgb), 4);
+    ASSERT_OK_AND_ASSIGN(const auto picture, DecodePicture(EncodeAnyJpeg(rgb, 40, 56, {.progressive = progressive})));
+    EXPECT_LE(LargestDifference(picture.pixels, rgb), 4);
   }
-  const auto one = DecodePicture(EncodeAnyJpeg(grey, 40, 56, {.channels = 1}), {.channels = 1});
-  ASSERT_TRUE(one.ok()) << one.status();
-  EXPECT_LE(LargestDifference(one->pixels, grey), 4);
+  ASSERT_OK_AND_ASSIGN(const auto one, DecodePicture(EncodeAnyJpeg(grey, 40, 56, {.channels = 1}), {.channels = 1}));
+  EXPECT_LE(LargestDifference(one.pixels, grey), 4);
   // Without black ink, inverted inks are RGB.
-  const auto from_inks = DecodePicture(EncodeAnyJpeg(inks, 40, 56, {.channels = 4}));
-  ASSERT_TRUE(from_inks.ok()) << from_inks.status();
-  EXPECT_LE(LargestDifference(from_inks->pixels, rgb), 6);
+  ASSERT_OK_AND_ASSIGN(const auto from_inks, DecodePicture(EncodeAnyJpeg(inks, 40, 56, {.channels = 4})));
+  EXPECT_LE(LargestDifference(from_inks.pixels, rgb), 6);
   EXPECT_EQ(DecodePicture(EncodeAnyJpeg(inks, 40, 56, {.channels = 4}), {.channels = 1})->pixels.size(), grey.size());
 }
 
 TEST(Picture, MakesJpegsSmallerWhileDecoding) {
   const std::string file = EncodeAnyJpeg(Smooth(90, 61, 3), 90, 61);
   for (const int shrink : {2, 4, 8}) {
-    const auto picture = DecodePicture(file, {.shrink = shrink});
-    ASSERT_TRUE(picture.ok()) << picture.status();
-    EXPECT_EQ(picture->height, (90 + shrink - 1) / shrink);
-    EXPECT_EQ(picture->width, (61 + shrink - 1) / shrink);
-    EXPECT_NEAR(picture->pixels[0], 40 + 80 * shrink / 90, 6);
+    ASSERT_OK_AND_ASSIGN(const auto picture, DecodePicture(file, {.shrink = shrink}));
+    EXPECT_EQ(picture.height, (90 + shrink - 1) / shrink);
+    EXPECT_EQ(picture.width, (61 + shrink - 1) / shrink);
+    EXPECT_NEAR(picture.pixels[0], 40 + 80 * shrink / 90, 6);
   }
 }
 
@@ -154,18 +146,16 @@ TEST(Picture, TurnsPicturesUpright) {
   for (int orientation = 1; orientation <= 8; ++orientation) {
     const std::string file = EncodeAnyJpeg(
         stored, kHeight, kWidth, {.channels = 1, .orientation = orientation, .big_endian = orientation % 2 == 0});
-    const auto header = ReadPictureHeader(file);
-    ASSERT_TRUE(header.ok()) << header.status();
-    EXPECT_EQ(header->orientation, orientation);
-    const auto picture = DecodePicture(file, {.channels = 1});
-    ASSERT_TRUE(picture.ok()) << picture.status();
-    EXPECT_EQ(header->height, orientation < 5 ? kHeight : kWidth);
-    EXPECT_EQ(picture->height, header->height);
-    EXPECT_EQ(picture->width, header->width);
-    const int64_t bottom = (picture->height - 1) * picture->width, right = picture->width - 1;
+    ASSERT_OK_AND_ASSIGN(const auto header, ReadPictureHeader(file));
+    EXPECT_EQ(header.orientation, orientation);
+    ASSERT_OK_AND_ASSIGN(const auto picture, DecodePicture(file, {.channels = 1}));
+    EXPECT_EQ(header.height, orientation < 5 ? kHeight : kWidth);
+    EXPECT_EQ(picture.height, header.height);
+    EXPECT_EQ(picture.width, header.width);
+    const int64_t bottom = (picture.height - 1) * picture.width, right = picture.width - 1;
     int at = 0;
     for (const int64_t corner : {int64_t{0}, right, bottom, bottom + right}) {
-      EXPECT_NEAR(picture->pixels[corner], 60 * corners[orientation - 1][at++], 5) << orientation;
+      EXPECT_NEAR(picture.pixels[corner], 60 * corners[orientation - 1][at++], 5) << orientation;
     }
   }
 }

@@ -76,12 +76,11 @@ TEST_F(SafetensorsDamageTest, AFileByOthersIsReadWithoutChecksums) {
       R"( "b" : {"shape":[1], "data_offsets":[4,8], "dtype":"F32"}, "a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}, )"
       R"("none":{"dtype":"I8","shape":[0,9],"data_offsets":[8,8]}, "__metadata__": {"format":"pt"} } )";
   folder_.Write("file", MakeFile("{" + json, floats));
-  const auto file = SafetensorsFile::Open(path_);
-  ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->metadata(), (Metadata{{"format", "pt"}}));
-  EXPECT_EQ(ValueOf(file->Read(*file->Find("a"))).scalar<float>(), 1.0f);
-  EXPECT_EQ(ValueOf(file->Read(*file->Find("b"))).span<float>()[0], 2.0f);
-  ExpectError(file->Read(*file->Find("none")).status(), StatusCode::kUnimplemented, path_, "'none'", "I8");
+  ASSERT_OK_AND_ASSIGN(const auto file, SafetensorsFile::Open(path_));
+  EXPECT_EQ(file.metadata(), (Metadata{{"format", "pt"}}));
+  EXPECT_EQ(ValueOf(file.Read(*file.Find("a"))).scalar<float>(), 1.0f);
+  EXPECT_EQ(ValueOf(file.Read(*file.Find("b"))).span<float>()[0], 2.0f);
+  ExpectError(file.Read(*file.Find("none")).status(), StatusCode::kUnimplemented, path_, "'none'", "I8");
 }
 
 // The reference implementation reads all of these.
@@ -95,10 +94,9 @@ TEST_F(SafetensorsDamageTest, WhatOthersAddDoesNotMatter) {
       }) {
     SCOPED_TRACE(json);
     folder_.Write("file", MakeFile(json, floats));
-    const auto tensors = ReadSafetensors(path_);
-    ASSERT_TRUE(tensors.ok()) << tensors.status();
-    ASSERT_EQ(tensors->size(), 1u);
-    EXPECT_EQ(tensors->front().value.span<float>()[0], 1.0f);
+    ASSERT_OK_AND_ASSIGN(const auto tensors, ReadSafetensors(path_));
+    ASSERT_EQ(tensors.size(), 1u);
+    EXPECT_EQ(tensors.front().value.span<float>()[0], 1.0f);
   }
 }
 
@@ -110,10 +108,9 @@ TEST_F(SafetensorsDamageTest, ATensorOfAnotherTypeLeavesTheRestReadable) {
                   MakeFile(absl::StrCat(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"q":{"dtype":")", type,
                                         R"(","shape":[)", shape, R"(],"data_offsets":[4,)", 4 + bytes.size(), "]}}"),
                            std::string("\0\0\x80\x3f", 4) + bytes));
-    const auto tensors = ReadSafetensors(path_);
-    ASSERT_TRUE(tensors.ok()) << tensors.status();
-    ASSERT_EQ(tensors->size(), 1u);
-    EXPECT_EQ(tensors->front().name, "t");
+    ASSERT_OK_AND_ASSIGN(const auto tensors, ReadSafetensors(path_));
+    ASSERT_EQ(tensors.size(), 1u);
+    EXPECT_EQ(tensors.front().name, "t");
   }
 }
 

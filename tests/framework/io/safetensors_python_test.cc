@@ -44,15 +44,14 @@ TEST(SafetensorsPython, ReadsAndWritesTheSameFiles) {
   const std::string command =
       "python3 '" + (folder / "script.py") + "' '" + (folder / "ours") + "' '" + (folder / "theirs") + "'";
   ASSERT_EQ(std::system(command.c_str()), 0);
-  const auto theirs = SafetensorsFile::Open(folder / "theirs");
-  ASSERT_TRUE(theirs.ok()) << theirs.status();
-  EXPECT_EQ(theirs->metadata(), (Metadata{{"by", "python"}}));
-  ASSERT_EQ(theirs->tensors().size(), 3u);
-  const Tensor x = ValueOf(theirs->Read(*theirs->Find("x")));
+  ASSERT_OK_AND_ASSIGN(const auto theirs, SafetensorsFile::Open(folder / "theirs"));
+  EXPECT_EQ(theirs.metadata(), (Metadata{{"by", "python"}}));
+  ASSERT_EQ(theirs.tensors().size(), 3u);
+  const Tensor x = ValueOf(theirs.Read(*theirs.Find("x")));
   EXPECT_EQ(x.shape(), Shape({2, 3}));
   EXPECT_THAT(x.span<int32_t>(), testing::ElementsAre(0, 1, 2, 3, 4, 5));
-  EXPECT_THAT(ValueOf(theirs->Read(*theirs->Find("y"))).span<double>(), testing::ElementsAre(2.5));
-  EXPECT_TRUE(ValueOf(theirs->Read(*theirs->Find("z"))).scalar<bool>());
+  EXPECT_THAT(ValueOf(theirs.Read(*theirs.Find("y"))).span<double>(), testing::ElementsAre(2.5));
+  EXPECT_TRUE(ValueOf(theirs.Read(*theirs.Find("z"))).scalar<bool>());
 }
 
 }  // namespace

@@ -45,9 +45,8 @@ TEST(Checksum, OfAFileIsThatOfItsBytes) {
     std::string text(bytes, ' ');
     for (size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(i * i >> 7);
     ASSERT_EQ(WriteFile(path, text), absl::OkStatus());
-    const absl::StatusOr<InputFile> file = InputFile::Open(path);
-    ASSERT_TRUE(file.ok()) << file.status();
-    EXPECT_EQ(FileDigest(*file).value(), DigestText(text)) << bytes;
+    ASSERT_OK_AND_ASSIGN(const InputFile file, InputFile::Open(path));
+    EXPECT_EQ(FileDigest(file).value(), DigestText(text)) << bytes;
   }
 }
 
@@ -99,33 +98,30 @@ TEST(Safetensors, AllTypesAndShapesComeBack) {
                              {"unicode", "\u00e9\u4e16\U0001f514"},
                              {"controls", std::string("\0\n\"\\", 4)}};
   ASSERT_EQ(WriteSafetensors(folder / "file", tensors, metadata), absl::OkStatus());
-  const auto file = SafetensorsFile::Open(folder / "file");
-  ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->metadata(), metadata);
-  ASSERT_EQ(file->tensors().size(), tensors.size());
+  ASSERT_OK_AND_ASSIGN(const auto file, SafetensorsFile::Open(folder / "file"));
+  EXPECT_EQ(file.metadata(), metadata);
+  ASSERT_EQ(file.tensors().size(), tensors.size());
   for (const NamedTensor& tensor : tensors) {
     SCOPED_TRACE(tensor.name);
-    const TensorInfo* info = file->Find(tensor.name);
+    const TensorInfo* info = file.Find(tensor.name);
     ASSERT_NE(info, nullptr);
     EXPECT_EQ(info->begin % SizeOf(tensor.value.dtype()), 0u);
-    ExpectSame(ValueOf(file->Read(*info)), tensor.value);
+    ExpectSame(ValueOf(file.Read(*info)), tensor.value);
   }
-  EXPECT_EQ(file->Find("none"), nullptr);
+  EXPECT_EQ(file.Find("none"), nullptr);
 }
 
 TEST(Safetensors, AFileOfNothingAndNamesOfAnyKind) {
   const TemporaryFolder folder;
   ASSERT_EQ(WriteSafetensors(folder / "none", {}), absl::OkStatus());
-  const auto none = SafetensorsFile::Open(folder / "none");
-  ASSERT_TRUE(none.ok()) << none.status();
-  EXPECT_TRUE(none->tensors().empty());
-  EXPECT_TRUE(none->metadata().empty());
+  ASSERT_OK_AND_ASSIGN(const auto none, SafetensorsFile::Open(folder / "none"));
+  EXPECT_TRUE(none.tensors().empty());
+  EXPECT_TRUE(none.metadata().empty());
   const Tensor one = Tensor::Scalar(1.0f);
   ASSERT_EQ(WriteSafetensors(folder / "names", {{"", one}, {"a b\n\"\u00e9", one}, {std::string("\0", 1), one}}),
             absl::OkStatus());
-  const auto names = SafetensorsFile::Open(folder / "names");
-  ASSERT_TRUE(names.ok()) << names.status();
-  EXPECT_EQ(ValueOf(names->ReadAll()).size(), 3u);
+  ASSERT_OK_AND_ASSIGN(const auto names, SafetensorsFile::Open(folder / "names"));
+  EXPECT_EQ(ValueOf(names.ReadAll()).size(), 3u);
 }
 
 TEST(Safetensors, TheOrderOfTheTensorsDoesNotMatter) {

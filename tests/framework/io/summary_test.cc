@@ -1,7 +1,5 @@
 #include "framework/io/summary.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <png.h>
 
 #include <cmath>

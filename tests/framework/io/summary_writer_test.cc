@@ -1,7 +1,5 @@
 #include "framework/io/summary_writer.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -19,11 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::unique_ptr<SummaryWriter> OpenIn(const std::string& directory) {
-  auto writer = SummaryWriter::Open(directory);
-  EXPECT_TRUE(writer.ok()) << writer.status();
-  return writer.ok() ? *std::move(writer) : nullptr;
-}
+std::unique_ptr<SummaryWriter> OpenIn(const std::string& directory) { return ValueOf(SummaryWriter::Open(directory)); }
 
 TEST(SummaryWriter, WritesEventsInOrder) {
   const TemporaryFolder folder;
@@ -41,21 +35,20 @@ TEST(SummaryWriter, WritesEventsInOrder) {
   ASSERT_TRUE(writer->Sync().ok());
 
   // Everything is readable while the writer is still open.
-  const auto file = ReadEventFile(writer->path());
-  ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_FALSE(file->truncated);
-  ASSERT_EQ(file->events.size(), 5u);
-  EXPECT_EQ(file->events[0].file_version, "brain.Event:2");
-  EXPECT_GT(file->events[0].wall_time, 1.6e9);
-  EXPECT_EQ(file->events[1].graph_def, "a graph");
-  EXPECT_TRUE(file->events[2].start);
-  EXPECT_EQ(file->events[2].step, 100);
-  EXPECT_FALSE(file->events[3].start);
-  ASSERT_EQ(file->events[3].values.size(), 1u);
-  EXPECT_EQ(std::get<float>(file->events[3].values[0].value), 0.5f);
-  const Event& last = file->events[4];
+  ASSERT_OK_AND_ASSIGN(const auto file, ReadEventFile(writer->path()));
+  EXPECT_FALSE(file.truncated);
+  ASSERT_EQ(file.events.size(), 5u);
+  EXPECT_EQ(file.events[0].file_version, "brain.Event:2");
+  EXPECT_GT(file.events[0].wall_time, 1.6e9);
+  EXPECT_EQ(file.events[1].graph_def, "a graph");
+  EXPECT_TRUE(file.events[2].start);
+  EXPECT_EQ(file.events[2].step, 100);
+  EXPECT_FALSE(file.events[3].start);
+  ASSERT_EQ(file.events[3].values.size(), 1u);
+  EXPECT_EQ(std::get<float>(file.events[3].values[0].value), 0.5f);
+  const Event& last = file.events[4];
   EXPECT_EQ(last.step, 200);
-  EXPECT_GE(last.wall_time, file->events[3].wall_time);
+  EXPECT_GE(last.wall_time, file.events[3].wall_time);
   ASSERT_EQ(last.values.size(), 3u);
   EXPECT_EQ(last.values[0].tag, "loss");
   EXPECT_EQ(std::get<HistogramValue>(last.values[1].value).sum, 6);
@@ -84,10 +77,9 @@ TEST(SummaryWriter, ThreadsDoNotMix) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const auto file = ReadEventFile(writer->path());
-  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_OK_AND_ASSIGN(const auto file, ReadEventFile(writer->path()));
   std::set<std::string> tags;
-  for (const Event& event : file->events) {
+  for (const Event& event : file.events) {
     for (const SummaryValue& value : event.values) tags.insert(value.tag);
   }
   EXPECT_EQ(tags.size(), size_t{kThreads * kEvents});

@@ -1,6 +1,6 @@
 #include "framework/io/utf8.h"
 
-#include <gtest/gtest.h>
+#include "tests/main/testing.h"
 
 namespace belfry::io {
 namespace {

@@ -1,8 +1,5 @@
 // Sessions on asynchronous devices: results equal those of a CPU device bit by bit, in whatever order the streams
 // progress.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -28,6 +25,7 @@
 #include "ops/state.h"
 #include "optim/descent.h"
 #include "tests/fake_gpu/fake_gpu.h"
+#include "tests/main/testing.h"
 #include "tests/models/classified_fields.h"
 
 namespace belfry {
@@ -73,14 +71,9 @@ class AsynchronousTest : public testing::Test {
 
   void Open(int gpus) {
     devices_ = OpenFakeGpus(gpus);
-    auto session = Session::Create(*graph_, devices_, {.collectives = MakeCollective});
-    ASSERT_TRUE(session.ok()) << session.status();
-    session_ = *std::move(session);
+    ASSERT_OK_AND_ASSIGN(session_, Session::Create(*graph_, devices_, {.collectives = MakeCollective}));
   }
-  void Initialize() {
-    const absl::Status status = session_->RunTarget(InitializeVariables(Root()));
-    ASSERT_TRUE(status.ok()) << status;
-  }
+  void Initialize() { ASSERT_EQ(session_->RunTarget(InitializeVariables(Root())), absl::OkStatus()); }
 
   std::atomic<bool> closed_{false};
   std::atomic<int> arrived_{0}, passed_{0};
@@ -98,13 +91,13 @@ TEST_F(AsynchronousTest, FeedsConstantsAndFetchesCrossByThemselves) {
   const Output nothing = ops::Slice(Gpu(1), back, {0}, {0});
   Open(2);
   for (float value : {1.f, 5.f}) {
-    auto result = session_->Run({{x, Tensor::Of<float>({value, 1})}}, {y, moved, back, x, nothing});
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_THAT((*result)[0].ToDoubles(), ElementsAre(2 * value, 3));
-    EXPECT_THAT((*result)[1].ToDoubles(), ElementsAre(-2 * value, -3));
-    EXPECT_THAT((*result)[2].ToDoubles(), ElementsAre(4 * value * value, 9));
-    EXPECT_THAT((*result)[3].ToDoubles(), ElementsAre(value, 1));
-    EXPECT_EQ((*result)[4].shape(), Shape({0}));
+    ASSERT_OK_AND_ASSIGN(auto result,
+                         session_->Run({{x, Tensor::Of<float>({value, 1})}}, {y, moved, back, x, nothing}));
+    EXPECT_THAT(result[0].ToDoubles(), ElementsAre(2 * value, 3));
+    EXPECT_THAT(result[1].ToDoubles(), ElementsAre(-2 * value, -3));
+    EXPECT_THAT(result[2].ToDoubles(), ElementsAre(4 * value * value, 9));
+    EXPECT_THAT(result[3].ToDoubles(), ElementsAre(value, 1));
+    EXPECT_EQ(result[4].shape(), Shape({0}));
   }
 }
 
@@ -115,15 +108,13 @@ TEST_F(AsynchronousTest, OtherDevicesWaitForFeeds) {
   const Output on_cpu = ops::Sum(Root().Device("/cpu:0"), x), on_gpu = ops::Sum(Gpu(1), flat);
   Open(2);
   for (const std::vector<Output>& fetches : {std::vector<Output>{on_cpu}, {on_gpu}, {on_cpu, on_gpu}}) {
-    auto step = session_->Prepare({{x, {2, 500}}}, fetches);
-    ASSERT_TRUE(step.ok()) << step.status();
+    ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare({{x, {2, 500}}}, fetches));
     for (int i = 1; i < 20; ++i) {
       Tensor value(DType::kFloat32, {2, 500});
       std::fill_n(value.data<float>(), 1000, static_cast<float>(i));
-      const absl::Status status = (*step)->Run({value});
-      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_EQ(step->Run({value}), absl::OkStatus());
       for (size_t k = 0; k < fetches.size(); ++k) {
-        ASSERT_EQ((*step)->fetched(static_cast<int>(k)).scalar<float>(), 1000.f * static_cast<float>(i));
+        ASSERT_EQ(step->fetched(static_cast<int>(k)).scalar<float>(), 1000.f * static_cast<float>(i));
       }
     }
   }
@@ -159,10 +150,9 @@ TEST_F(AsynchronousTest, ASnapshotComesAfterTheStepsThatAreUnderWay) {
   Open(2);
   Initialize();
   EXPECT_EQ(CheckReplicas(*session_, 2), absl::OkStatus());
-  auto prepared = session_->Prepare({}, {}, {step.node});
-  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  ASSERT_OK_AND_ASSIGN(auto prepared, session_->Prepare({}, {}, {step.node}));
   closed_ = true;
-  ASSERT_TRUE((*prepared)->Run().ok());
+  ASSERT_TRUE(prepared->Run().ok());
   std::thread opener([&] {
     while (arrived_ == 0) std::this_thread::yield();
     closed_ = false;
@@ -183,11 +173,10 @@ TEST_F(AsynchronousTest, TheHostRunsAheadOfTheDevice) {
   const Output x = ops::Placeholder(Gpu(0), DType::kFloat32, {});
   const Output y = Gpu(0).Add("Gate", {ops::Neg(Gpu(0), x)});
   Open(1);
-  auto step = session_->Prepare({{x, {}}}, {y});
-  ASSERT_TRUE(step.ok()) << step.status();
+  ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare({{x, {}}}, {y}));
   closed_ = true;
-  ASSERT_TRUE((*step)->Run({Tensor::Scalar(1.f)}).ok());
-  ASSERT_TRUE((*step)->Run({Tensor::Scalar(2.f)}).ok());
+  ASSERT_TRUE(step->Run({Tensor::Scalar(1.f)}).ok());
+  ASSERT_TRUE(step->Run({Tensor::Scalar(2.f)}).ok());
   EXPECT_LE(arrived_, 1) << "two runs are under way, and the first is not done";
   // The third run waits until the first is done.
   std::thread opener([&] {
@@ -195,10 +184,10 @@ TEST_F(AsynchronousTest, TheHostRunsAheadOfTheDevice) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     closed_ = false;
   });
-  ASSERT_TRUE((*step)->Run({Tensor::Scalar(3.f)}).ok());
+  ASSERT_TRUE(step->Run({Tensor::Scalar(3.f)}).ok());
   EXPECT_GE(passed_, 1);
   opener.join();
-  EXPECT_EQ((*step)->fetched(0).scalar<float>(), -3) << "fetched waits";
+  EXPECT_EQ(step->fetched(0).scalar<float>(), -3) << "fetched waits";
   EXPECT_EQ(passed_, 3);
 }
 
@@ -207,15 +196,14 @@ TEST_F(AsynchronousTest, AStepThatIsGivenUpIsWaitedFor) {
   const Output add = ops::AssignAdd(Gpu(0), v, Gpu(0).Add("Gate", {ops::Const(Gpu(0), 1.0f)}));
   Open(1);
   Initialize();
-  auto step = session_->Prepare({}, {}, {add.node});
-  ASSERT_TRUE(step.ok()) << step.status();
+  ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare({}, {}, {add.node}));
   closed_ = true;
-  ASSERT_TRUE((*step)->Run().ok());
+  ASSERT_TRUE(step->Run().ok());
   std::thread opener([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     closed_ = false;
   });
-  step->reset();
+  step.reset();
   EXPECT_EQ(session_->ReadVariable(v)->scalar<float>(), 2);
   opener.join();
 }
@@ -230,13 +218,12 @@ TEST_F(AsynchronousTest, ErrorsOfTheDeviceComeLaterAndPass) {
   EXPECT_THAT(std::string(failed.status().message()), HasSubstr("GPU:0"));
   EXPECT_TRUE(session_->Run({{x, Tensor::Scalar(1.f)}}, {y}).ok());
 
-  auto step = session_->Prepare({{x, {}}}, {y});
-  ASSERT_TRUE(step.ok()) << step.status();
-  ASSERT_TRUE((*step)->Run({Tensor::Scalar(NAN)}).ok());
-  EXPECT_FALSE((*step)->Wait().ok());
-  EXPECT_TRUE((*step)->Wait().ok());
-  ASSERT_TRUE((*step)->Run({Tensor::Scalar(2.f)}).ok());
-  EXPECT_EQ((*step)->fetched(0).scalar<float>(), 2);
+  ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare({{x, {}}}, {y}));
+  ASSERT_TRUE(step->Run({Tensor::Scalar(NAN)}).ok());
+  EXPECT_FALSE(step->Wait().ok());
+  EXPECT_TRUE(step->Wait().ok());
+  ASSERT_TRUE(step->Run({Tensor::Scalar(2.f)}).ok());
+  EXPECT_EQ(step->fetched(0).scalar<float>(), 2);
 }
 
 // Writes and reads of steps follow the steps' order, although different executables run them and nothing waits between
@@ -274,9 +261,8 @@ TEST_F(AsynchronousTest, ManyThreads) {
       for (int i = 0; i < 30; ++i) {
         ASSERT_TRUE(session_->RunTarget(add.node).ok());
         const auto value = static_cast<float>(30 * t + i);
-        auto result = session_->Run({{x, Tensor::Scalar(value)}}, {y});
-        ASSERT_TRUE(result.ok()) << result.status();
-        ASSERT_EQ((*result)[0].scalar<float>(), value * value);
+        ASSERT_OK_AND_ASSIGN(auto result, session_->Run({{x, Tensor::Scalar(value)}}, {y}));
+        ASSERT_EQ(result[0].scalar<float>(), value * value);
       }
     });
   }
@@ -295,9 +281,8 @@ TEST_F(AsynchronousTest, AFailureOnTheHostIsRecoveredFrom) {
   Open(2);
   for (int i = 0; i < 20; ++i) {
     EXPECT_FALSE(session_->Run({{x, Tensor::Scalar(NAN)}}, sums).ok());
-    auto result = session_->Run({{x, Tensor::Scalar(2.f)}}, sums);
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ((*result)[1].scalar<float>(), 6);
+    ASSERT_OK_AND_ASSIGN(auto result, session_->Run({{x, Tensor::Scalar(2.f)}}, sums));
+    EXPECT_EQ(result[1].scalar<float>(), 6);
   }
 }
 
@@ -309,9 +294,8 @@ TEST_F(AsynchronousTest, FailedRunsKeepTheFetchesOfTheLastGoodOne) {
   const Output z = ops::Placeholder(cpu, DType::kFloat32, {});
   const Output checked = ops::CheckNumerics(cpu, cpu.Add("Gate", {z}), "z");
   Open(1);
-  auto step = session_->Prepare({{x, {}}, {z, {}}}, {y}, {checked.node});
-  ASSERT_TRUE(step.ok()) << step.status();
-  ASSERT_TRUE((*step)->Run({Tensor::Scalar(1.f), Tensor::Scalar(0.f)}).ok());
+  ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare({{x, {}}, {z, {}}}, {y}, {checked.node}));
+  ASSERT_TRUE(step->Run({Tensor::Scalar(1.f), Tensor::Scalar(0.f)}).ok());
   for (float value : {2.f, 3.f, 4.f}) {
     arrived_ = 0;
     closed_ = true;
@@ -320,12 +304,12 @@ TEST_F(AsynchronousTest, FailedRunsKeepTheFetchesOfTheLastGoodOne) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       closed_ = false;
     });
-    EXPECT_FALSE((*step)->Run({Tensor::Scalar(value), Tensor::Scalar(NAN)}).ok());
+    EXPECT_FALSE(step->Run({Tensor::Scalar(value), Tensor::Scalar(NAN)}).ok());
     opener.join();
   }
-  EXPECT_EQ((*step)->fetched(0).scalar<float>(), -1);
-  ASSERT_TRUE((*step)->Run({Tensor::Scalar(5.f), Tensor::Scalar(0.f)}).ok());
-  EXPECT_EQ((*step)->fetched(0).scalar<float>(), -5);
+  EXPECT_EQ(step->fetched(0).scalar<float>(), -1);
+  ASSERT_TRUE(step->Run({Tensor::Scalar(5.f), Tensor::Scalar(0.f)}).ok());
+  EXPECT_EQ(step->fetched(0).scalar<float>(), -5);
 }
 
 // Thread 1 runs a step; thread 2 evicts another one, which waits until the first is done.
@@ -335,11 +319,10 @@ TEST_F(AsynchronousTest, OtherCallsGoOnWhileAnEvictedStepWaits) {
   const Output x = ops::Const(Gpu(0), 1.0f), y = ops::Neg(Gpu(0), x), z = ops::Square(Gpu(0), x);
   devices_ = OpenFakeGpus(1);
   session_ = Session::Create(*graph_, devices_, {.plan_cache_bytes = 1}).value();
-  auto step = session_->Prepare({}, {slow});
-  ASSERT_TRUE(step.ok()) << step.status();
+  ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare({}, {slow}));
   ASSERT_TRUE(session_->Run({y}).ok());
   closed_ = true;
-  std::thread runner([&] { EXPECT_TRUE((*step)->Run().ok()); });
+  std::thread runner([&] { EXPECT_TRUE(step->Run().ok()); });
   while (arrived_ == 0) std::this_thread::yield();
   std::thread evicting([&] { EXPECT_TRUE(session_->Prepare({}, {z}).ok()); });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -403,8 +386,7 @@ class AsynchronousTowers : public AsynchronousTest, public testing::WithParamInt
           }
         }
       }
-      const absl::Status status = (*prepared)->Run(feeds);
-      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ((*prepared)->Run(feeds), absl::OkStatus());
       if (i % 6 == 5) result[0].push_back((*prepared)->fetched(0).template scalar<float>());
     }
     const bool only_gpus = devices.size() > static_cast<int>(devices.TowerDevices().size()) &&
@@ -451,8 +433,8 @@ TEST_F(AsynchronousTest, LargeFeedsDoNotOverwriteEachOther) {
   const Output seen = ops::Sum(Gpu(0), small);
   Open(2);
   Initialize();
-  auto step = session_->Prepare({{xs[0], {kElements}}, {xs[1], {kElements}}, {small, {2}}}, {seen}, targets);
-  ASSERT_TRUE(step.ok()) << step.status();
+  ASSERT_OK_AND_ASSIGN(auto step,
+                       session_->Prepare({{xs[0], {kElements}}, {xs[1], {kElements}}, {small, {2}}}, {seen}, targets));
   std::vector<float> expected(2, 0);
   constexpr int kSteps = 30;
   for (int i = 0; i < kSteps; ++i) {
@@ -463,17 +445,15 @@ TEST_F(AsynchronousTest, LargeFeedsDoNotOverwriteEachOther) {
       expected[gpu] += static_cast<float>(1 + i + 100 * gpu);
     }
     feeds.push_back(Tensor::Of<float>({static_cast<float>(i), 1}));
-    const absl::Status status = (*step)->Run(feeds);
-    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_EQ(step->Run(feeds), absl::OkStatus());
     if (i % 7 == 0) {
-      EXPECT_EQ((*step)->fetched(0).scalar<float>(), static_cast<float>(i + 1));
+      EXPECT_EQ(step->fetched(0).scalar<float>(), static_cast<float>(i + 1));
     }
   }
-  EXPECT_TRUE((*step)->replays());
+  EXPECT_TRUE(step->replays());
   for (int gpu = 0; gpu < 2; ++gpu) {
-    const auto value = session_->ReadVariable(sums[gpu]);
-    ASSERT_TRUE(value.ok()) << value.status();
-    for (int64_t k = 0; k < kElements; ++k) ASSERT_EQ(value->data<float>()[k], expected[gpu]) << k;
+    ASSERT_OK_AND_ASSIGN(const auto value, session_->ReadVariable(sums[gpu]));
+    for (int64_t k = 0; k < kElements; ++k) ASSERT_EQ(value.data<float>()[k], expected[gpu]) << k;
   }
 }
 

@@ -14,11 +14,8 @@ class CheckpointerTest : public testing::Test {
  protected:
   void SetUp() override {
     training_.Initialize();
-    auto directory = io::CheckpointDirectory::Open(path_, {.keep_latest = 100});
-    ASSERT_TRUE(directory.ok()) << directory.status();
-    auto checkpointer = Checkpointer::Create(*training_.session, *std::move(directory));
-    ASSERT_TRUE(checkpointer.ok()) << checkpointer.status();
-    checkpointer_ = *std::move(checkpointer);
+    ASSERT_OK_AND_ASSIGN(auto directory, io::CheckpointDirectory::Open(path_, {.keep_latest = 100}));
+    ASSERT_OK_AND_ASSIGN(checkpointer_, Checkpointer::Create(*training_.session, std::move(directory)));
   }
 
   const TemporaryFolder folder_;
@@ -38,10 +35,9 @@ TEST_F(CheckpointerTest, EachCheckpointHoldsTheStepItWasTakenAt) {
   ASSERT_EQ(checkpointer_->Finish(), absl::OkStatus());
   EXPECT_EQ(checkpointer_->folder(), path_);
   for (int n = 0; n < 20; ++n) {
-    const auto checkpoint = io::LoadCheckpointOfStep(path_, n);
-    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-    EXPECT_EQ(checkpoint->metadata, (io::Metadata{{"n", std::to_string(n)}}));
-    for (const io::NamedTensor& tensor : checkpoint->tensors) {
+    ASSERT_OK_AND_ASSIGN(const auto checkpoint, io::LoadCheckpointOfStep(path_, n));
+    EXPECT_EQ(checkpoint.metadata, (io::Metadata{{"n", std::to_string(n)}}));
+    for (const io::NamedTensor& tensor : checkpoint.tensors) {
       if (tensor.name == "global_step") {
         EXPECT_EQ(tensor.value.scalar<int64_t>(), n);
       }

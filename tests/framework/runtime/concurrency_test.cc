@@ -38,9 +38,8 @@ TEST_P(ConcurrencyTest, ReadsGoSideBySide) {
   InThreads(kThreads, [&](int thread) {
     for (int i = 0; i < 100; ++i) {
       const auto value = static_cast<float>(100 * thread + i);
-      auto result = session_->Run({{x, Tensor::Scalar(value)}}, {y});
-      ASSERT_TRUE(result.ok()) << result.status();
-      ASSERT_EQ((*result)[0].scalar<float>(), 3 * value);
+      ASSERT_OK_AND_ASSIGN(auto result, session_->Run({{x, Tensor::Scalar(value)}}, {y}));
+      ASSERT_EQ(result[0].scalar<float>(), 3 * value);
     }
   });
 }
@@ -69,9 +68,8 @@ TEST_P(ConcurrencyTest, ReadersNeverSeeHalfAnUpdate) {
         ASSERT_TRUE(session_->RunTarget(both).ok());
         continue;
       }
-      auto result = session_->Run({difference});
-      ASSERT_TRUE(result.ok()) << result.status();
-      ASSERT_EQ((*result)[0].scalar<float>(), 0);
+      ASSERT_OK_AND_ASSIGN(auto result, session_->Run({difference}));
+      ASSERT_EQ(result[0].scalar<float>(), 0);
       ASSERT_TRUE(session_->ReadVariable(a).ok());
     }
   });
@@ -85,12 +83,11 @@ TEST_P(ConcurrencyTest, AStepForEachThread) {
   Open(spec());
   Initialize();
   InThreads(kThreads, [&](int thread) {
-    auto step = session_->Prepare({{x, {}}}, {square}, {add.node});
-    ASSERT_TRUE(step.ok()) << step.status();
+    ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare({{x, {}}}, {square}, {add.node}));
     const auto value = static_cast<float>(thread);
     for (int i = 0; i < 100; ++i) {
-      ASSERT_TRUE((*step)->Run({Tensor::Scalar(value)}).ok());
-      ASSERT_EQ((*step)->fetched(0).scalar<float>(), value * value);
+      ASSERT_TRUE(step->Run({Tensor::Scalar(value)}).ok());
+      ASSERT_EQ(step->fetched(0).scalar<float>(), value * value);
     }
   });
   EXPECT_EQ(ValueOf(v), 100 * kThreads * (kThreads - 1) / 2);
@@ -268,9 +265,8 @@ TEST_P(ConcurrencyTest, TheFirstErrorWins) {
   EXPECT_THAT(message, HasSubstr("concurrency_test.cc:" + std::to_string(line)));
   EXPECT_LT(after, kLong / 2) << "the other tower went on";
   fails = false;
-  auto result = session_->Run({sum});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ((*result)[0].scalar<float>(), 2);
+  ASSERT_OK_AND_ASSIGN(auto result, session_->Run({sum}));
+  EXPECT_EQ(result[0].scalar<float>(), 2);
 }
 
 TEST_P(ConcurrencyTest, ErrorsAreIndependentOfEachOther) {

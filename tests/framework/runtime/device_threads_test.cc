@@ -1,13 +1,11 @@
 #include "framework/runtime/device_threads.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/cores.h"
 #include "framework/base/parallel.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

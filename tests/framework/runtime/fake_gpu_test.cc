@@ -1,8 +1,6 @@
 // The rules of CUDA for captures, as fakes of GPUs keep them.
 #include "tests/fake_gpu/fake_gpu.h"
 
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "framework/device/device.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -79,15 +78,14 @@ TEST_F(FakeGpuCapture, IsReplayedInEveryOrderThatItAllows) {
   Write(*second_, 'e');
   second_->Record(*joined_, 2);
   ASSERT_TRUE(first_->Wait(*joined_, 2, absl::InfiniteFuture()).ok());
-  auto work = first_->EndCapture();
-  ASSERT_TRUE(work.ok()) << work.status();
+  ASSERT_OK_AND_ASSIGN(auto work, first_->EndCapture());
   ASSERT_TRUE(first_->Synchronize().ok());
   EXPECT_EQ(text_, "x") << "what was captured has not run";
   const FakeGpuLaunches before = LaunchesOn(gpu_);
   std::set<std::string> texts;
   for (int i = 0; i < 200; ++i) {
     text_.clear();
-    ASSERT_TRUE((*work)->Enqueue(*first_).ok());
+    ASSERT_TRUE(work->Enqueue(*first_).ok());
     ASSERT_TRUE(first_->Synchronize().ok());
     texts.insert(text_);
   }
@@ -96,7 +94,7 @@ TEST_F(FakeGpuCapture, IsReplayedInEveryOrderThatItAllows) {
   EXPECT_EQ(LaunchesOn(gpu_).kernels, before.kernels);
   FailNextGraph(gpu_);
   text_.clear();
-  EXPECT_FALSE((*work)->Enqueue(*first_).ok());
+  EXPECT_FALSE(work->Enqueue(*first_).ok());
   ASSERT_TRUE(first_->Synchronize().ok());
   EXPECT_EQ(text_, "");
 }

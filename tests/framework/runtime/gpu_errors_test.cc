@@ -1,7 +1,4 @@
 // Errors that a kernel finds on a GPU: where and how often they are reported, in replayed and other steps.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <memory>
 #include <string>
@@ -15,6 +12,7 @@
 #include "ops/nn.h"
 #include "ops/state.h"
 #include "tests/fake_gpu/test_gpus.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -34,13 +32,9 @@ class GpuErrors : public testing::TestWithParam<bool> {
 
   // A step that has run often enough to be replayed, if replay is on.
   void Prepare(const std::vector<Output>& fetches, const std::vector<const Node*>& targets = {}) {
-    auto session = Session::Create(graph_, devices_, {.replay = GetParam()});
-    ASSERT_TRUE(session.ok()) << session.status();
-    session_ = *std::move(session);
+    ASSERT_OK_AND_ASSIGN(session_, Session::Create(graph_, devices_, {.replay = GetParam()}));
     ASSERT_TRUE(session_->RunTarget(InitializeVariables(Scope(graph_))).ok());
-    auto step = session_->Prepare({{x_, {3}}}, fetches, targets);
-    ASSERT_TRUE(step.ok()) << step.status();
-    step_ = *std::move(step);
+    ASSERT_OK_AND_ASSIGN(step_, session_->Prepare({{x_, {3}}}, fetches, targets));
     for (int i = 0; i < 4; ++i) ASSERT_TRUE(Run(1).ok());
     ASSERT_TRUE(step_->Wait().ok());
     ASSERT_EQ(step_->replays(), GetParam());

@@ -1,8 +1,6 @@
 // Runs graphs on a GPU that compiles kernels, fused and unfused.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -19,7 +17,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "tests/fake_gpu/test_gpus.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 
@@ -70,20 +68,18 @@ class GpuFusion : public testing::Test {
   // The fetches and, after them, the variables, of one run with or without fusion. `nodes` gets the plan's ops.
   std::vector<Tensor> Run(const std::vector<Output>& fetches, const std::vector<const Node*>& targets, bool fuse,
                           std::vector<std::string>* nodes) {
-    auto session = Session::Create(graph_, *devices_, {.fuse = fuse});
-    EXPECT_TRUE(session.ok()) << session.status();
+    auto session = ValueOf(Session::Create(graph_, *devices_, {.fuse = fuse}));
     const Node* const initialize = InitializeVariables(scope_);
-    EXPECT_TRUE((*session)->RunTarget(initialize).ok());
-    auto step = (*session)->Prepare(feeds_, fetches, targets);
+    EXPECT_TRUE(session->RunTarget(initialize).ok());
+    auto step = session->Prepare(feeds_, fetches, targets);
     EXPECT_TRUE(step.ok()) << step.status();
     std::vector<Tensor> results;
     if (!step.ok()) return results;
     for (const ProgramNode& node : (*step)->plan().program.nodes) nodes->push_back(node.op->name);
-    const absl::Status status = (*step)->Run(values_);
-    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ((*step)->Run(values_), absl::OkStatus());
     EXPECT_TRUE((*step)->Wait().ok());
     for (size_t i = 0; i < fetches.size(); ++i) results.push_back((*step)->fetched(static_cast<int>(i)));
-    for (const Variable& variable : graph_.variables()) results.push_back((*session)->ReadVariable(variable).value());
+    for (const Variable& variable : graph_.variables()) results.push_back(session->ReadVariable(variable).value());
     return results;
   }
 

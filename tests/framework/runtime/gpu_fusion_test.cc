@@ -1,7 +1,4 @@
 // Generated kernels: fused plans against unfused ones, to the last bit, on GPUs that compile kernels.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>

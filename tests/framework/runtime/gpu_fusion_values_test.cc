@@ -1,6 +1,4 @@
 // Generated kernels against CPUs, on sizes that no pack divides, long rows, and numbers at the ends of their range.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <string>

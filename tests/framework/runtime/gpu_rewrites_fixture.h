@@ -1,8 +1,6 @@
 // Compares plans for GPUs with and without rewrites.
 #pragma once
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>

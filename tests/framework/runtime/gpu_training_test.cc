@@ -1,8 +1,5 @@
 // Training on GPUs compared with training on CPUs: with the kernels of real GPUs, and with the same ones compiled for
 // fakes.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
 #include <string>
@@ -17,6 +14,7 @@
 #include "ops/nn.h"
 #include "optim/descent.h"
 #include "tests/fake_gpu/test_gpus.h"
+#include "tests/main/testing.h"
 #include "tests/models/classified_fields.h"
 
 namespace belfry {
@@ -79,8 +77,7 @@ Result Train(const DeviceSet& devices, bool replay, models::ReplicateOptions opt
       feeds.push_back(std::move(images));
       feeds.push_back(std::move(labels));
     }
-    const absl::Status status = (*prepared)->Run(feeds);
-    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ((*prepared)->Run(feeds), absl::OkStatus());
     run.losses.push_back((*prepared)->fetched(0).scalar<float>());
   }
   run.replayed = (*prepared)->replays();

@@ -1,7 +1,5 @@
 // Fused updates on a GPU compared with the same ones run singly: with the kernels of real GPUs, and with the same ones
 // compiled for fakes.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -21,7 +19,7 @@
 #include "ops/state.h"
 #include "ops/training.h"
 #include "tests/fake_gpu/test_gpus.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -95,12 +93,11 @@ struct ManyUpdates {
   std::vector<Tensor> Train(const Graph& graph, const DeviceSet& devices, const Node* initialize, bool fuse,
                             unsigned seed, std::vector<std::string>* ops) const {
     std::vector<Tensor> values;
-    auto session = Session::Create(graph, devices, {.fuse = fuse});
-    EXPECT_TRUE(session.ok()) << session.status();
-    EXPECT_TRUE((*session)->RunTarget(initialize).ok());
+    auto session = ValueOf(Session::Create(graph, devices, {.fuse = fuse}));
+    EXPECT_TRUE(session->RunTarget(initialize).ok());
     std::vector<FeedSpec> specs;
     for (const Output& gradient : gradients) specs.push_back({gradient, gradient.shape()});
-    auto prepared = (*session)->Prepare(specs, {}, {update});
+    auto prepared = session->Prepare(specs, {}, {update});
     EXPECT_TRUE(prepared.ok()) << prepared.status();
     if (!prepared.ok()) return values;
     for (const ProgramNode& node : (*prepared)->plan().program.nodes) ops->push_back(node.op->name);
@@ -108,10 +105,9 @@ struct ManyUpdates {
     for (int i = 0; i < 3; ++i) {
       std::vector<Tensor> feeds;
       for (const Output& gradient : gradients) feeds.push_back(RandomLike(gradient, random));
-      const absl::Status status = (*prepared)->Run(feeds);
-      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ((*prepared)->Run(feeds), absl::OkStatus());
     }
-    for (const Variable& variable : variables) values.push_back((*session)->ReadVariable(variable).value());
+    for (const Variable& variable : variables) values.push_back(session->ReadVariable(variable).value());
     return values;
   }
 
@@ -204,17 +200,15 @@ TEST(GpuUpdates, CountersAreIncrementedTogether) {
     }
     const Node* const update = ops::Group(scope, updates);
     const Node* const initialize = InitializeVariables(scope);
-    auto session = Session::Create(graph, *devices);
-    ASSERT_TRUE(session.ok()) << session.status();
-    ASSERT_TRUE((*session)->RunTarget(initialize).ok());
-    auto prepared = (*session)->Prepare({}, {}, {update});
-    ASSERT_TRUE(prepared.ok()) << prepared.status();
+    ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, *devices));
+    ASSERT_TRUE(session->RunTarget(initialize).ok());
+    ASSERT_OK_AND_ASSIGN(auto prepared, session->Prepare({}, {}, {update}));
     int joined = 0;
-    for (const ProgramNode& node : (*prepared)->plan().program.nodes) joined += node.op->name == "_Updates";
+    for (const ProgramNode& node : prepared->plan().program.nodes) joined += node.op->name == "_Updates";
     EXPECT_EQ(joined, 1);
-    for (int run = 0; run < 2; ++run) ASSERT_TRUE((*prepared)->Run({}).ok());
+    for (int run = 0; run < 2; ++run) ASSERT_TRUE(prepared->Run({}).ok());
     for (int i = 0; i < kCounters; ++i) {
-      EXPECT_EQ((*session)->ReadVariable(counters[i]).value().scalar<int64_t>(), condition == 0 ? i : i + 2);
+      EXPECT_EQ(session->ReadVariable(counters[i]).value().scalar<int64_t>(), condition == 0 ? i : i + 2);
     }
   }
 }

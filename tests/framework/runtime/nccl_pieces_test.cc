@@ -1,7 +1,4 @@
 // Training in several processes that average with NCCL, on a test double of it: their steps are replayed in pieces.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -26,7 +23,7 @@
 #include "tests/framework/base/same_bits.h"
 #include "tests/framework/collective/fake_nccl.h"
 #include "tests/framework/collective/fake_world.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 #include "tests/models/classified_fields.h"
 
 namespace belfry {

@@ -1,7 +1,4 @@
 // Sessions that average with NCCL, on a test double of it: how its failures appear from above.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <memory>
 #include <random>
@@ -20,6 +17,7 @@
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/collective/fake_nccl.h"
 #include "tests/framework/runtime/collective_ops.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -61,9 +59,7 @@ class NcclSession : public testing::Test {
     const SessionOptions options{.timeout = timeout,
                                  .collectives = [this](CollectiveSpec spec) { return all_.Make(std::move(spec)); },
                                  .replay = replay};
-    auto session = Session::Create(graph_, devices_, options);
-    ASSERT_TRUE(session.ok()) << session.status();
-    session_ = *std::move(session);
+    ASSERT_OK_AND_ASSIGN(session_, Session::Create(graph_, devices_, options));
   }
   absl::Status Run() {
     absl::StatusOr<std::vector<Tensor>> results = session_->Run(feeds_, fetches_);
@@ -71,10 +67,7 @@ class NcclSession : public testing::Test {
     for (const Tensor& result : *results) EXPECT_THAT(result.ToDoubles(), Each(testing::DoubleNear(8.0 / 6, 1e-6)));
     return absl::OkStatus();
   }
-  void ExpectToWork() {
-    const absl::Status status = Run();
-    EXPECT_TRUE(status.ok()) << status;
-  }
+  void ExpectToWork() { EXPECT_EQ(Run(), absl::OkStatus()); }
 
   const std::shared_ptr<FakeNccl> nccl_ = std::make_shared<FakeNccl>();
   NcclCollectives all_{nccl_};
@@ -173,15 +166,12 @@ class NcclReplay : public testing::Test {
     const SessionOptions options{.timeout = timeout,
                                  .collectives = [this](CollectiveSpec spec) { return all_.Make(std::move(spec)); },
                                  .replay = replay};
-    auto session = Session::Create(*graph_, *devices_, options);
-    ASSERT_TRUE(session.ok()) << session.status();
-    session_ = *std::move(session);
+    ASSERT_OK_AND_ASSIGN(session_, Session::Create(*graph_, *devices_, options));
     Prepare();
   }
   void Prepare() {
-    auto step = session_->Prepare(feeds_, fetches_, {});
-    ASSERT_TRUE(step.ok()) << step.status();
-    steps_.push_back(*std::move(step));
+    ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare(feeds_, fetches_, {}));
+    steps_.push_back(std::move(step));
   }
   std::vector<Tensor> Batch(int number) const {
     std::vector<Tensor> batch;
@@ -212,16 +202,14 @@ class NcclReplay : public testing::Test {
   }
   void RunUntilReplayed(int step = 0) {
     for (int i = 0; i < 3; ++i) {
-      const absl::Status status = Run(i, step);
-      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_EQ(Run(i, step), absl::OkStatus());
     }
     ASSERT_TRUE(steps_[step]->replays());
   }
   // Checks that the step gives the expected values and, after some runs, is replayed again.
   void ExpectToWork(const std::vector<std::vector<double>>& expected, int step = 0) {
     for (int i = 0; i < 5; ++i) {
-      const absl::Status status = Run(7, step);
-      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_EQ(Run(7, step), absl::OkStatus());
       ASSERT_EQ(Values(step), expected);
     }
     EXPECT_TRUE(steps_[step]->replays());
@@ -248,8 +236,7 @@ TEST_P(NcclReplays, GiveTheBitsOfPlainRuns) {
   for (const bool replay : {false, true}) {
     Open(towers, replay, dtype);
     for (int i = 0; i < 8; ++i) {
-      const absl::Status status = Run(i);
-      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_EQ(Run(i), absl::OkStatus());
       EXPECT_EQ(steps_[0]->replays(), replay && i >= 2);
       if (!replay) plain.push_back(Values());
       ASSERT_EQ(Values(), plain[i]) << "run " << i;
@@ -334,8 +321,7 @@ TEST_F(NcclReplay, AReplayThatHangsMeetsTheDeadlineAndIsRecordedAnew) {
                                                      HasSubstr("restore or initialize")));
     EXPECT_EQ(nccl_->aborted(), 2 * (round + 1));
     nccl_->HangOnDevice(false);
-    const absl::Status next = Run(7);
-    EXPECT_TRUE(next.ok()) << next;
+    EXPECT_EQ(Run(7), absl::OkStatus());
     EXPECT_FALSE(steps_[0]->replays()) << "what was captured holds communicators that are gone";
   }
   ExpectToWork(expected);

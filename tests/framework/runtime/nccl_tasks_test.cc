@@ -1,7 +1,4 @@
 // Sessions of several processes that average with NCCL, on a test double of it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
 #include <utility>

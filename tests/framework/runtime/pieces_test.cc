@@ -1,7 +1,4 @@
 // Steps that are replayed in pieces, because their collectives cannot be captured.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -25,7 +22,7 @@
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/framework/runtime/uncaptured_collective.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -127,21 +124,18 @@ class Pieces : public testing::Test {
       if (mode == Mode::kWhole) return local;
       return std::make_unique<UncapturedCollective>(std::move(local), fail_in_);
     };
-    auto session = Session::Create(*graph_, devices_,
-                                   {.timeout = timeout, .collectives = collectives, .replay = mode != Mode::kPlain});
-    ASSERT_TRUE(session.ok()) << session.status();
-    session_ = *std::move(session);
-    const absl::Status initialized = session_->RunTarget(InitializeVariables(Scope(*graph_)));
-    ASSERT_TRUE(initialized.ok()) << initialized;
+    ASSERT_OK_AND_ASSIGN(
+        session_, Session::Create(*graph_, devices_,
+                                  {.timeout = timeout, .collectives = collectives, .replay = mode != Mode::kPlain}));
+    ASSERT_EQ(session_->RunTarget(InitializeVariables(Scope(*graph_))), absl::OkStatus());
     Prepare(17);
   }
   // Adds a step for feeds of `n` elements.
   void Prepare(int64_t n) {
     std::vector<FeedSpec> specs;
     for (const Output& feed : feeds_) specs.push_back({feed, {n}});
-    auto step = session_->Prepare(specs, fetches_, targets_);
-    ASSERT_TRUE(step.ok()) << step.status();
-    steps_.push_back({n, *std::move(step)});
+    ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare(specs, fetches_, targets_));
+    steps_.push_back({n, std::move(step)});
   }
   static std::vector<Tensor> Batch(int64_t n, int number) {
     std::minstd_rand random(TestSeed() + number);
@@ -157,10 +151,7 @@ class Pieces : public testing::Test {
     RETURN_IF_ERROR(Start(number, step));
     return prepared(step).Wait();
   }
-  void ExpectToRun(int number) {
-    const absl::Status status = Run(number);
-    EXPECT_TRUE(status.ok()) << status;
-  }
+  void ExpectToRun(int number) { EXPECT_EQ(Run(number), absl::OkStatus()); }
   void RunUntilReplayed() {
     for (int i = 0; i < 3; ++i) ExpectToRun(i);
     ASSERT_TRUE(prepared().replays());
@@ -202,8 +193,7 @@ TEST_F(Pieces, GiveTheBitsOfPlainAndOfWholeRuns) {
       std::vector<std::vector<Tensor>> results;
       for (int i = 0; i < 24; ++i) {
         const size_t step = i % 5 % 3;
-        const absl::Status status = Start(i, step);
-        ASSERT_TRUE(status.ok()) << status;
+        ASSERT_EQ(Start(i, step), absl::OkStatus());
         if (i % 4 == 3) results.push_back(Fetched(step));
       }
       for (size_t step = 0; step < 3; ++step) EXPECT_EQ(prepared(step).replays(), mode != Mode::kPlain);

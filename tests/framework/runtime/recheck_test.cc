@@ -14,7 +14,6 @@
 #include "ops/random.h"
 #include "tests/framework/runtime/faulty_collective.h"
 #include "tests/framework/runtime/session_fixture.h"
-#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {

@@ -124,57 +124,50 @@ TEST_F(RequestTest, ShapesThatDoNotFitOnceTheyAreKnown) {
 }
 
 TEST_F(RequestTest, FetchesWhatIsFed) {
-  auto result = session_->Run({{x_, value_}}, {x_, y_, x_});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT((*result)[0].ToDoubles(), ElementsAre(1, 2, 3));
-  EXPECT_THAT((*result)[1].ToDoubles(), ElementsAre(-1, -2, -3));
-  EXPECT_THAT((*result)[2].ToDoubles(), ElementsAre(1, 2, 3));
+  ASSERT_OK_AND_ASSIGN(auto result, session_->Run({{x_, value_}}, {x_, y_, x_}));
+  EXPECT_THAT(result[0].ToDoubles(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(result[1].ToDoubles(), ElementsAre(-1, -2, -3));
+  EXPECT_THAT(result[2].ToDoubles(), ElementsAre(1, 2, 3));
 }
 
 TEST_F(RequestTest, FeedsAnIntermediate) {
   const Output z = ops::Scale(root_, y_, 10);
-  auto result = session_->Run({{y_, value_}}, {z});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT((*result)[0].ToDoubles(), ElementsAre(10, 20, 30));
+  ASSERT_OK_AND_ASSIGN(auto result, session_->Run({{y_, value_}}, {z}));
+  EXPECT_THAT(result[0].ToDoubles(), ElementsAre(10, 20, 30));
 }
 
 TEST_F(RequestTest, FeedsWhatNobodyNeeds) {
   const Output one = ops::Const(root_, 1.0f);
-  auto result = session_->Run({{x_, value_}}, {one});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ((*result)[0].scalar<float>(), 1);
+  ASSERT_OK_AND_ASSIGN(auto result, session_->Run({{x_, value_}}, {one}));
+  EXPECT_EQ(result[0].scalar<float>(), 1);
 }
 
 TEST_F(RequestTest, FeedsWithoutElements) {
-  auto result = session_->Run({{x_, Tensor::Zeros(DType::kFloat32, {0, 3})}}, {y_});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ((*result)[0].shape(), Shape({0, 3}));
+  ASSERT_OK_AND_ASSIGN(auto result, session_->Run({{x_, Tensor::Zeros(DType::kFloat32, {0, 3})}}, {y_}));
+  EXPECT_EQ(result[0].shape(), Shape({0, 3}));
 }
 
 TEST_F(RequestTest, RunsAfterAFeed) {
   const Output after = ops::Const(root_.ControlDependencies({x_}), 2.0f);
   const Output sum = ops::Scale(root_.ControlDependencies({x_}), ops::ReadVariable(root_, Counter(root_, "v", 4)), 2);
   Initialize();
-  auto result = session_->Run({{x_, value_}}, {after, sum}, {x_.node});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ((*result)[0].scalar<float>(), 2);
-  EXPECT_EQ((*result)[1].scalar<float>(), 8);
+  ASSERT_OK_AND_ASSIGN(auto result, session_->Run({{x_, value_}}, {after, sum}, {x_.node}));
+  EXPECT_EQ(result[0].scalar<float>(), 2);
+  EXPECT_EQ(result[1].scalar<float>(), 8);
 }
 
 TEST_F(RequestTest, APlanForEachShape) {
   for (int64_t rows : {1, 5, 2, 5, 0, 1}) {
-    auto result = session_->Run({{x_, Tensor::Zeros(DType::kFloat32, {rows, 3})}}, {y_});
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ((*result)[0].shape(), Shape({rows, 3}));
+    ASSERT_OK_AND_ASSIGN(auto result, session_->Run({{x_, Tensor::Zeros(DType::kFloat32, {rows, 3})}}, {y_}));
+    EXPECT_EQ(result[0].shape(), Shape({rows, 3}));
   }
 }
 
 TEST_F(RequestTest, PlansBeyondTheLimitAreForgotten) {
   Open("cpu:1", {.plan_cache_bytes = 1 << 20});
   const auto run = [&](int64_t rows) {
-    auto result = session_->Run({{x_, Tensor::Zeros(DType::kFloat32, {rows, 3})}}, {y_});
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ((*result)[0].shape(), Shape({rows, 3}));
+    ASSERT_OK_AND_ASSIGN(auto result, session_->Run({{x_, Tensor::Zeros(DType::kFloat32, {rows, 3})}}, {y_}));
+    EXPECT_EQ(result[0].shape(), Shape({rows, 3}));
   };
   for (int64_t rows = 0; rows < 40; ++rows) run(10'000 + rows % 30);
   EXPECT_LE(devices_->device(0).counters().bytes_in_use, (1 << 20) + 10'100 * 3 * 2 * sizeof(float));
@@ -221,9 +214,8 @@ TEST_F(RequestTest, GrowsWithTheGraph) {
   const Variable v = Counter(root_, "late", 3);
   const Output z = ops::Mul(root_, y_, v);
   Initialize();
-  auto result = session_->Run({{x_, value_}}, {z});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT((*result)[0].ToDoubles(), ElementsAre(-3, -6, -9));
+  ASSERT_OK_AND_ASSIGN(auto result, session_->Run({{x_, value_}}, {z}));
+  EXPECT_THAT(result[0].ToDoubles(), ElementsAre(-3, -6, -9));
   EXPECT_TRUE(session_->Run({{x_, value_}}, {y_}).ok());
 }
 

@@ -69,10 +69,8 @@ TEST(Saver, TrainingGoesOnBitForBitThroughAFile) {
     const std::vector<float> first = whole.Steps(0, 3), second = whole.Steps(3, 6);
     EXPECT_EQ(before.Steps(0, 3), first);
     ASSERT_EQ(io::WriteSafetensors(folder / "file", TensorsOf(before)), absl::OkStatus());
-    const auto file = io::SafetensorsFile::Open(folder / "file");
-    ASSERT_TRUE(file.ok()) << file.status();
-    const auto restored = Restore(*after.session, file->path(), ValueOf(file->ReadAll()));
-    ASSERT_TRUE(restored.ok()) << restored.status();
+    ASSERT_OK_AND_ASSIGN(const auto file, io::SafetensorsFile::Open(folder / "file"));
+    ASSERT_EQ(Restore(*after.session, file.path(), ValueOf(file.ReadAll())).status(), absl::OkStatus());
     EXPECT_EQ(after.Steps(3, 6), second);
     for (const Variable& variable : whole.graph.variables()) {
       // Only tower 0's batch-norm statistics are saved.
@@ -92,11 +90,10 @@ TEST(Saver, AnyNumberOfTowersRestoresWhatAnyOtherSaved) {
     const auto tensors = TensorsOf(saved);
     for (const int to : {1, 2, 4}) {
       Training other(to);
-      const auto restored = Restore(*other.session, "memory", tensors);
-      ASSERT_TRUE(restored.ok()) << restored.status();
-      EXPECT_EQ(restored->restored.size(), tensors.size());
-      EXPECT_THAT(restored->missing, IsEmpty());
-      EXPECT_THAT(restored->extra, IsEmpty());
+      ASSERT_OK_AND_ASSIGN(const auto restored, Restore(*other.session, "memory", tensors));
+      EXPECT_EQ(restored.restored.size(), tensors.size());
+      EXPECT_THAT(restored.missing, IsEmpty());
+      EXPECT_THAT(restored.extra, IsEmpty());
       for (const io::NamedTensor& tensor : tensors) {
         for (int replica = 0; replica < to; ++replica) {
           if (!other.Find(tensor.name, replica).valid()) continue;
@@ -219,10 +216,9 @@ TEST_F(RestoreTest, LongListsAreCut) {
 TEST_F(RestoreTest, MissingOnesKeepTheirValues) {
   Drop("norm/gamma");
   ExpectError(Try({.allow_extra = true}).status(), StatusCode::kInvalidArgument, "norm/gamma");
-  const auto restored = Try({.allow_missing = true});
-  ASSERT_TRUE(restored.ok()) << restored.status();
-  EXPECT_THAT(restored->missing, ElementsAre("norm/gamma"));
-  EXPECT_THAT(restored->restored, Not(Contains("norm/gamma")));
+  ASSERT_OK_AND_ASSIGN(const auto restored, Try({.allow_missing = true}));
+  EXPECT_THAT(restored.missing, ElementsAre("norm/gamma"));
+  EXPECT_THAT(restored.restored, Not(Contains("norm/gamma")));
   for (int replica = 0; replica < 2; ++replica) {
     EXPECT_TRUE(SameBits(training_.Value("logits/weights", replica), At("logits/weights").value));
     EXPECT_TRUE(SameBits(training_.Value("norm/gamma", replica), Tensor::Of<float>({1, 1, 1, 1, 1})));
@@ -232,23 +228,22 @@ TEST_F(RestoreTest, MissingOnesKeepTheirValues) {
 TEST_F(RestoreTest, ExtraOnesAreLeftOut) {
   tensors_.push_back({"other", Tensor::Scalar(1.0f)});
   ExpectError(Try({.allow_missing = true}).status(), StatusCode::kInvalidArgument, "only in the file: other");
-  const auto restored = Try({.allow_extra = true});
-  ASSERT_TRUE(restored.ok()) << restored.status();
-  EXPECT_THAT(restored->extra, ElementsAre("other"));
+  ASSERT_OK_AND_ASSIGN(const auto restored, Try({.allow_extra = true}));
+  EXPECT_THAT(restored.extra, ElementsAre("other"));
 }
 
 TEST_F(RestoreTest, APartIsRestored) {
-  const auto restored = Try({.only = {"hidden/", "logit", "norm"}, .except = {"hidden/biases", "norm/moving_mean"}});
-  ASSERT_TRUE(restored.ok()) << restored.status();
-  EXPECT_THAT(restored->restored, Contains("hidden/weights/Momentum"));
-  for (const std::string& name : restored->restored) {
+  ASSERT_OK_AND_ASSIGN(const auto restored,
+                       Try({.only = {"hidden/", "logit", "norm"}, .except = {"hidden/biases", "norm/moving_mean"}}));
+  EXPECT_THAT(restored.restored, Contains("hidden/weights/Momentum"));
+  for (const std::string& name : restored.restored) {
     EXPECT_THAT(name, testing::AnyOf(testing::StartsWith("hidden/weights"), testing::StartsWith("norm/")));
     EXPECT_NE(name, "norm/moving_mean");
     EXPECT_TRUE(SameBits(training_.Value(name, 0), At(name).value)) << name;
   }
   for (const io::NamedTensor& tensor : before_) {
     const bool left_out =
-        std::find(restored->restored.begin(), restored->restored.end(), tensor.name) == restored->restored.end();
+        std::find(restored.restored.begin(), restored.restored.end(), tensor.name) == restored.restored.end();
     if (left_out) {
       EXPECT_TRUE(SameBits(training_.Value(tensor.name), tensor.value)) << tensor.name;
     }
@@ -269,9 +264,8 @@ TEST_F(RestoreTest, NamesOfTheFileAreChanged) {
   ExpectError(Try({.renames = {{"encoder/body/weights", "logits/weights"}}}).status(), StatusCode::kInvalidArgument,
               "two tensors are named 'logits/weights");
   ExpectUntouched();
-  const auto restored = Try({.renames = {{"encoder/body/", "hidden"}, {"encoder", ""}}});
-  ASSERT_TRUE(restored.ok()) << restored.status();
-  EXPECT_THAT(restored->restored, Contains("hidden/weights/Momentum"));
+  ASSERT_OK_AND_ASSIGN(const auto restored, Try({.renames = {{"encoder/body/", "hidden"}, {"encoder", ""}}}));
+  EXPECT_THAT(restored.restored, Contains("hidden/weights/Momentum"));
   EXPECT_TRUE(SameBits(training_.Value("hidden/weights", 1), At("encoder/body/weights").value));
   EXPECT_TRUE(SameBits(training_.Value("norm/gamma", 1), At("encoder/norm/gamma").value));
 }
@@ -286,9 +280,8 @@ TEST_F(RestoreTest, TypesAreCastIfThatIsAsked) {
   At("logits/weights").value = wide;
   ExpectError(Try().status(), StatusCode::kInvalidArgument,
               "logits/weights (float64 [5,3], in the graph float32 [5,3])");
-  const auto restored = Try({.cast = true});
-  ASSERT_TRUE(restored.ok()) << restored.status();
-  EXPECT_THAT(restored->cast, ElementsAre("logits/weights"));
+  ASSERT_OK_AND_ASSIGN(const auto restored, Try({.cast = true}));
+  EXPECT_THAT(restored.cast, ElementsAre("logits/weights"));
   EXPECT_TRUE(SameBits(training_.Value("logits/weights"), exact));
   At("logits/weights").value = narrow;
   ASSERT_TRUE(Try({.cast = true}).ok());
@@ -350,11 +343,11 @@ TEST_F(RestoreTest, WeightsOfAFileThatAnotherProgramWrote) {
   const std::string path = folder / "python.safetensors";
   ExpectError(io::LoadCheckpoint(path).status(), StatusCode::kInvalidArgument, "belfry.step", "ReadSafetensors");
   tensors_ = ValueOf(io::ReadSafetensors(path));
-  const auto restored = Try({.renames = {{"enc.weight", "logits/weights"}, {"enc.bias", "logits/biases"}},
-                             .cast = true,
-                             .allow_missing = true});
-  ASSERT_TRUE(restored.ok()) << restored.status();
-  EXPECT_THAT(restored->restored, testing::UnorderedElementsAre("logits/weights", "logits/biases"));
+  ASSERT_OK_AND_ASSIGN(const auto restored,
+                       Try({.renames = {{"enc.weight", "logits/weights"}, {"enc.bias", "logits/biases"}},
+                            .cast = true,
+                            .allow_missing = true}));
+  EXPECT_THAT(restored.restored, testing::UnorderedElementsAre("logits/weights", "logits/biases"));
   EXPECT_TRUE(SameBits(training_.Value("logits/biases", 1), Tensor::Of<float>({1, -2, 0.5})));
   EXPECT_EQ(training_.Value("logits/weights", 1).ToDoubles(), std::vector<double>(15, 1.5));
 }
@@ -388,11 +381,10 @@ TEST(Restore, SlotsAndCountersAreNotMissingFromWeights) {
     if (tensor.name != "global_step") weights.push_back(tensor);
     without_slots.push_back(tensor);
   }
-  const auto restored = Restore(*fresh.session, "weights", weights);
-  ASSERT_TRUE(restored.ok()) << restored.status();
-  EXPECT_EQ(restored->restored.size(), weights.size());
-  EXPECT_THAT(restored->missing, Contains("global_step"));
-  EXPECT_THAT(restored->missing, Contains("hidden/biases/Momentum"));
+  ASSERT_OK_AND_ASSIGN(const auto restored, Restore(*fresh.session, "weights", weights));
+  EXPECT_EQ(restored.restored.size(), weights.size());
+  EXPECT_THAT(restored.missing, Contains("global_step"));
+  EXPECT_THAT(restored.missing, Contains("hidden/biases/Momentum"));
   EXPECT_TRUE(SameBits(fresh.Value("hidden/weights", 1), trained.Value("hidden/weights")));
   EXPECT_EQ(fresh.Value("global_step").scalar<int64_t>(), 0);
 

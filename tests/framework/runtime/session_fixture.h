@@ -1,9 +1,6 @@
 // A graph and a session on it, with some ops whose kernels misbehave on purpose.
 #pragma once
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -17,6 +14,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/state.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 
@@ -30,18 +28,14 @@ class SessionFixture : public testing::Test {
   // Gives each device its thread, however short a step is, because hooks may wait for one another.
   void Open(absl::string_view spec, const SessionOptions& options = {.short_step = absl::ZeroDuration()}) {
     session_.reset();
-    auto devices = DeviceSet::Open(spec);
-    ASSERT_TRUE(devices.ok()) << devices.status();
-    devices_ = std::make_unique<DeviceSet>(*std::move(devices));
-    auto session = Session::Create(graph_, *devices_, options);
-    ASSERT_TRUE(session.ok()) << session.status();
-    session_ = *std::move(session);
+    ASSERT_OK_AND_ASSIGN(auto devices, DeviceSet::Open(spec));
+    devices_ = std::make_unique<DeviceSet>(std::move(devices));
+    ASSERT_OK_AND_ASSIGN(session_, Session::Create(graph_, *devices_, options));
   }
   // Runs the initializers of all variables.
   void Initialize() {
     const Node* init = InitializeVariables(root_);
-    const absl::Status status = session_->RunTarget(init);
-    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_EQ(session_->RunTarget(init), absl::OkStatus());
   }
   Variable Counter(const Scope& scope, absl::string_view name, double value) {
     return GetVariable(scope, name, {}, ConstantInitializer(value));
@@ -68,9 +62,7 @@ class SessionFixture : public testing::Test {
   }
   std::unique_ptr<PreparedStep> Prepare(absl::Span<const FeedSpec> feeds, absl::Span<const Output> fetches,
                                         absl::Span<const Node* const> targets = {}) {
-    auto step = session_->Prepare(feeds, fetches, targets);
-    EXPECT_TRUE(step.ok()) << step.status();
-    return step.ok() ? *std::move(step) : nullptr;
+    return belfry::ValueOf(session_->Prepare(feeds, fetches, targets));
   }
 
   // The shape rule of an op whose output is like its first input.

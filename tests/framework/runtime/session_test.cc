@@ -1,14 +1,12 @@
 #include "framework/runtime/session.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/collective.h"
 #include "ops/math.h"
 #include "ops/state.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -48,23 +46,21 @@ TEST(Session, LinearRegressionFollowsTheKnownLosses) {
   const Node* train = Descend(scope, r, r.gradients);
   const Node* init = InitializeVariables(scope);
   ASSERT_TRUE(graph.status().ok()) << graph.status();
-  auto session = Session::Create(graph, devices);
-  ASSERT_TRUE(session.ok()) << session.status();
-  ASSERT_TRUE((*session)->RunTarget(init).ok());
-  auto step = (*session)->Prepare({{r.x, {7}}, {r.out, {7}}}, {r.loss, r.w.value(), r.b.value()}, {train});
-  ASSERT_TRUE(step.ok()) << step.status();
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, devices));
+  ASSERT_TRUE(session->RunTarget(init).ok());
+  ASSERT_OK_AND_ASSIGN(auto step,
+                       session->Prepare({{r.x, {7}}, {r.out, {7}}}, {r.loss, r.w.value(), r.b.value()}, {train}));
   const double known[] = {97, 95.79673, 94.61192};
   for (double loss : known) {
-    const absl::Status status = (*step)->Run({kX, kOut});
-    ASSERT_TRUE(status.ok()) << status;
-    EXPECT_NEAR((*step)->fetched(0).scalar<float>(), loss, 1e-4);
+    ASSERT_EQ(step->Run({kX, kOut}), absl::OkStatus());
+    EXPECT_NEAR(step->fetched(0).scalar<float>(), loss, 1e-4);
   }
   constexpr int kSteps = 50000;
   const std::vector<Tensor> feeds = {kX, kOut};
-  for (int i = 0; i < kSteps; ++i) ASSERT_TRUE((*step)->Run(feeds).ok());
-  EXPECT_NEAR((*step)->fetched(0).scalar<float>(), 15.5821727, 1e-4);
-  EXPECT_NEAR((*step)->fetched(1).scalar<float>(), -0.0974930, 1e-5);
-  EXPECT_NEAR((*step)->fetched(2).scalar<float>(), 9.7242340, 1e-4);
+  for (int i = 0; i < kSteps; ++i) ASSERT_TRUE(step->Run(feeds).ok());
+  EXPECT_NEAR(step->fetched(0).scalar<float>(), 15.5821727, 1e-4);
+  EXPECT_NEAR(step->fetched(1).scalar<float>(), -0.0974930, 1e-5);
+  EXPECT_NEAR(step->fetched(2).scalar<float>(), 9.7242340, 1e-4);
 }
 
 TEST(Session, ObserverSeesResultsAndUpdatedVariables) {
@@ -76,21 +72,20 @@ TEST(Session, ObserverSeesResultsAndUpdatedVariables) {
   const Output sum = ops::Sum(scope.Named("sum"), x);
   const Node* const update = ops::AssignSub(scope.Named("update"), w, sum).node;
   const Node* const init = InitializeVariables(scope);
-  auto session = Session::Create(graph, devices);
-  ASSERT_TRUE(session.ok()) << session.status();
-  ASSERT_TRUE((*session)->RunTarget(init).ok());
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, devices));
+  ASSERT_TRUE(session->RunTarget(init).ok());
   std::vector<std::pair<int, float>> seen;  // the output, and its value
-  (*session)->Observe([&](const NodeResult& result) {
+  session->Observe([&](const NodeResult& result) {
     ASSERT_EQ(result.spec.shape, Shape());
     seen.emplace_back(result.output, *static_cast<const float*>(result.data));
   });
   const Tensor fed = Tensor::Of<float>({1.5f, 2});
-  ASSERT_TRUE((*session)->RunTarget(update, {{x, fed}}).ok());
+  ASSERT_TRUE(session->RunTarget(update, {{x, fed}}).ok());
   EXPECT_THAT(seen, testing::Contains(testing::Pair(0, 3.5f)));
   EXPECT_THAT(seen, testing::Contains(testing::Pair(testing::Lt(0), -3.5f)));
-  (*session)->Observe(nullptr);
+  session->Observe(nullptr);
   seen.clear();
-  auto unobserved = (*session)->Prepare({{x, {2}}}, {sum}, {update});
+  auto unobserved = session->Prepare({{x, {2}}}, {sum}, {update});
   ASSERT_TRUE(unobserved.ok() && (*unobserved)->Run({fed}).ok());
   EXPECT_THAT(seen, testing::IsEmpty());
 }
@@ -115,24 +110,21 @@ TEST_P(TowersMeet, InAnAllReduce) {
     }
     const Node* init = InitializeVariables(root);
     ASSERT_TRUE(graph.status().ok()) << graph.status();
-    auto session = Session::Create(graph, devices, {.short_step = GetParam()});
-    ASSERT_TRUE(session.ok()) << session.status();
-    ASSERT_TRUE((*session)->RunTarget(init).ok());
+    ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, devices, {.short_step = GetParam()}));
+    ASSERT_TRUE(session->RunTarget(init).ok());
     std::vector<Feed> feeds;
     for (const Regression& tower : towers) {
       feeds.push_back({tower.x, kX});
       feeds.push_back({tower.out, kOut});
     }
     for (int i = 0; i < 200; ++i) {
-      auto losses = (*session)->Run(feeds, {towers[0].loss, towers[2].loss}, updates);
-      ASSERT_TRUE(losses.ok()) << losses.status();
+      ASSERT_OK_AND_ASSIGN(auto losses, session->Run(feeds, {towers[0].loss, towers[2].loss}, updates));
       if (i == 2) {
-        EXPECT_NEAR((*losses)[0].scalar<float>(), 94.61192, 1e-4);
+        EXPECT_NEAR(losses[0].scalar<float>(), 94.61192, 1e-4);
       }
-      EXPECT_EQ((*losses)[0].scalar<float>(), (*losses)[1].scalar<float>());
+      EXPECT_EQ(losses[0].scalar<float>(), losses[1].scalar<float>());
     }
-    EXPECT_EQ((*session)->ReadVariable(towers[0].w)->scalar<float>(),
-              (*session)->ReadVariable(towers[2].w)->scalar<float>());
+    EXPECT_EQ(session->ReadVariable(towers[0].w)->scalar<float>(), session->ReadVariable(towers[2].w)->scalar<float>());
   }
 }
 

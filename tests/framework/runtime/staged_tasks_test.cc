@@ -1,7 +1,4 @@
 // Sessions of several processes whose GPUs average through host memory.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 

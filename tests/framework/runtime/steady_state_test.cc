@@ -4,7 +4,6 @@
 // primitive, which we cannot prevent.
 #include <dlfcn.h>
 #include <execinfo.h>
-#include <gtest/gtest.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -26,6 +25,7 @@
 #include "ops/nn.h"
 #include "ops/state.h"
 #include "tests/environment/malloc_hooks.h"
+#include "tests/main/testing.h"
 
 namespace {
 
@@ -138,9 +138,7 @@ class SteadyState : public testing::Test {
     const Node* init = InitializeVariables(root_);
     session_.reset();
     devices_ = std::make_unique<DeviceSet>(*DeviceSet::Open(spec));
-    auto session = Session::Create(graph_, *devices_, options);
-    ASSERT_TRUE(session.ok()) << session.status();
-    session_ = *std::move(session);
+    ASSERT_OK_AND_ASSIGN(session_, Session::Create(graph_, *devices_, options));
     ASSERT_TRUE(session_->RunTarget(init).ok());
   }
 
@@ -150,9 +148,7 @@ class SteadyState : public testing::Test {
     for (const Variable& v : graph_.variables()) {
       if (v.replica() == replica) xs.push_back(v);
     }
-    auto gradients = Gradients(scope, {loss}, xs);
-    EXPECT_TRUE(gradients.ok()) << gradients.status();
-    return gradients.ok() ? *gradients : std::vector<Output>();
+    return ValueOf(Gradients(scope, {loss}, xs));
   }
   const Node* Descend(const Scope& scope, const std::vector<Output>& gradients, int replica = 0) {
     std::vector<Output> updates;
@@ -207,9 +203,8 @@ TEST_F(SteadyState, OneDeviceAllocatesAndLocksNothing) {
   const Node* train = Descend(root_, Gradient(root_, loss));
   for (const double recheck : {0.0, 1.0}) {
     Open("cpu:1", {.recheck = recheck});
-    auto step = session_->Prepare({{x, {8, 16}}}, {loss}, {train});
-    ASSERT_TRUE(step.ok()) << step.status();
-    const Counts counts = Count(**step, {images_});
+    ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare({{x, {8, 16}}}, {loss}, {train}));
+    const Counts counts = Count(*step, {images_});
     EXPECT_EQ(counts.all(), 0) << counts.ToString();
     EXPECT_EQ(counts.locks, 0) << counts.ToString();
   }
@@ -221,10 +216,9 @@ TEST_F(SteadyState, ElementwisePassesAllocateAndLockNothing) {
     const Output x = ops::Placeholder(root_, DType::kFloat32, {size});
     const Output y = ops::Neg(root_, ops::Exp(root_, ops::Add(root_, ops::Square(root_, x), x)));
     Open("cpu:1", {.fuse_elementwise_from = 0});
-    auto step = session_->Prepare({{x, {size}}}, {y});
-    ASSERT_TRUE(step.ok()) << step.status();
-    EXPECT_EQ((*step)->plan().streams[0].instructions.size(), 1u);
-    const Counts counts = Count(**step, {Tensor::Zeros(DType::kFloat32, {size})});
+    ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare({{x, {size}}}, {y}));
+    EXPECT_EQ(step->plan().streams[0].instructions.size(), 1u);
+    const Counts counts = Count(*step, {Tensor::Zeros(DType::kFloat32, {size})});
     EXPECT_EQ(counts.ours(), 0) << counts.ToString();
     EXPECT_EQ(counts.locks, 0) << counts.ToString();
   }
@@ -236,9 +230,8 @@ TEST_F(SteadyState, AnMlpOnOneDevice) {
   const Output loss = MlpLoss(root_, x, labels);
   const Node* train = Descend(root_, Gradient(root_, loss));
   Open("cpu:1");
-  auto step = session_->Prepare({{x, {8, 16}}, {labels, {8}}}, {loss}, {train});
-  ASSERT_TRUE(step.ok()) << step.status();
-  const Counts counts = Count(**step, {images_, labels_});
+  ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare({{x, {8, 16}}, {labels, {8}}}, {loss}, {train}));
+  const Counts counts = Count(*step, {images_, labels_});
   EXPECT_EQ(counts.ours(), 0) << counts.ToString();
   EXPECT_EQ(counts.locks, 0) << counts.ToString();
   std::printf("%d runs:\n%s", kRuns, counts.ToString().c_str());
@@ -260,9 +253,8 @@ TEST_F(SteadyState, TwoTowersAllocateNothing) {
   }
   for (const double recheck : {0.0, 1.0}) {
     Open("cpu:2", {.recheck = recheck});
-    auto step = session_->Prepare(feeds, losses, updates);
-    ASSERT_TRUE(step.ok()) << step.status();
-    const Counts counts = Count(**step, {images_, images_});
+    ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare(feeds, losses, updates));
+    const Counts counts = Count(*step, {images_, images_});
     EXPECT_EQ(counts.all(), 0) << counts.ToString();
     EXPECT_EQ(counts.locks, 0) << counts.ToString();
   }
@@ -284,10 +276,9 @@ TEST_F(SteadyState, AConvolutionalNetworkOnOneDevice) {
   const Output loss = ops::Mean(root_, ops::SparseSoftmaxCrossEntropy(root_, logits, labels));
   const Node* train = Descend(root_, Gradient(root_, loss));
   Open("cpu:1");
-  auto step = session_->Prepare({{x, {4, 12, 12, 3}}, {labels, {4}}}, {loss}, {train});
-  ASSERT_TRUE(step.ok()) << step.status();
+  ASSERT_OK_AND_ASSIGN(auto step, session_->Prepare({{x, {4, 12, 12, 3}}, {labels, {4}}}, {loss}, {train}));
   const Counts counts =
-      Count(**step, {Tensor::Zeros(DType::kFloat32, {4, 12, 12, 3}), Tensor::Zeros(DType::kInt32, {4})});
+      Count(*step, {Tensor::Zeros(DType::kFloat32, {4, 12, 12, 3}), Tensor::Zeros(DType::kInt32, {4})});
   EXPECT_EQ(counts.ours(), 0) << counts.ToString();
   std::printf("%d runs:\n%s", kRuns, counts.ToString().c_str());
 }

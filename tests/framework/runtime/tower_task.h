@@ -9,9 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
@@ -20,6 +17,7 @@
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/framework/runtime/collective_ops.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 
@@ -45,9 +43,7 @@ class TowerTask {
         expected_.push_back(average.expected);
       }
     }
-    auto session = Session::Create(graph_, devices_, options);
-    EXPECT_TRUE(session.ok()) << session.status();
-    session_ = *std::move(session);
+    session_ = ValueOf(Session::Create(graph_, devices_, options));
   }
 
   // A tensor of one value.

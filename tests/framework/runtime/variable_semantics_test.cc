@@ -152,9 +152,8 @@ TEST_P(VariableSemanticsTest, CountersWrapAround) {
   const Output set = ops::Assign(variable(), n, ops::Const(variable(), largest));
   const Output one = ops::Const(variable(), int32_t{1});
   const Output up = ops::AssignAdd(variable().ControlDependencies({set}), n, one);
-  auto values = session_->Run({}, {up});
-  ASSERT_TRUE(values.ok()) << values.status();
-  EXPECT_EQ((*values)[0].scalar<int32_t>(), -largest - 1);
+  ASSERT_OK_AND_ASSIGN(auto values, session_->Run({}, {up}));
+  EXPECT_EQ(values[0].scalar<int32_t>(), -largest - 1);
 }
 
 TEST_P(VariableSemanticsTest, AVariableFromItself) {
@@ -259,10 +258,9 @@ TEST_P(VariableSemanticsTest, APartOfAValueIsRead) {
   Initialize();
   Tensor x(DType::kFloat32, {5, 32});
   for (int i = 0; i < 160; ++i) x.data<float>()[i] = static_cast<float>(i % 2 == 0 ? i : -i);
-  const auto result = session_->Run({{fed, x}}, {part, of_feed});
-  ASSERT_TRUE(result.ok()) << result.status();
-  for (int i = 0; i < 100; ++i) EXPECT_EQ((*result)[0].data<float>()[i], i % 2 == 0 ? 2 * (i + 48) : 0) << i;
-  for (int i = 0; i < 48; ++i) EXPECT_EQ((*result)[1].data<float>()[i], i % 2 == 0 ? i + 112 : 0) << i;
+  ASSERT_OK_AND_ASSIGN(const auto result, session_->Run({{fed, x}}, {part, of_feed}));
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(result[0].data<float>()[i], i % 2 == 0 ? 2 * (i + 48) : 0) << i;
+  for (int i = 0; i < 48; ++i) EXPECT_EQ(result[1].data<float>()[i], i % 2 == 0 ? i + 112 : 0) << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, VariableSemanticsTest,

@@ -1,8 +1,6 @@
 // The C++ and with it the C interface of libbelfry_inference, in a program that links nothing else of Belfry.
 #include "models/inference/belfry_inference.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +9,8 @@
 #include <iterator>
 #include <random>
 #include <thread>
+
+#include "tests/main/testing.h"
 
 namespace belfry::inference {
 namespace {

@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include <gmock/gmock.h>
-
 #include "tests/models/model_test.h"
 
 namespace belfry::models {

@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "absl/strings/str_cat.h"
 #include "framework/graph/gradients.h"
 #include "models/layers/losses.h"
@@ -40,10 +38,9 @@ class MeanCrossEntropyTest : public ModelTest {
     EXPECT_EQ(mean.weight.dtype(), DType::kFloat32);
     EXPECT_EQ(mean.loss.shape(), Shape());
     EXPECT_EQ(mean.weight.shape(), Shape());
-    const auto gradients = Gradients(scope_, {mean.loss}, {x});
-    EXPECT_TRUE(gradients.ok()) << gradients.status();
+    const auto gradients = ValueOf(Gradients(scope_, {mean.loss}, {x}));
     Start();
-    const std::vector<Tensor> values = Run({}, {mean.loss, mean.weight, (*gradients)[0]});
+    const std::vector<Tensor> values = Run({}, {mean.loss, mean.weight, gradients[0]});
     return {values[0].ToDoubles()[0], values[1].scalar<float>(), values[2].ToDoubles()};
   }
   Output Weights(const std::vector<float>& weights) const {
@@ -148,12 +145,11 @@ TEST_F(MeanCrossEntropyTest, GradientIsThatOfTheLoss) {
   for (int i = 0; i < kClasses; ++i) weights.push_back(i == 6 ? 0 : 0.1f * static_cast<float>(i + 1));
   const MeanLoss mean =
       MeanCrossEntropy(scope_, x, ops::Const(scope_, labels), {.ignore_label = -5, .class_weights = Weights(weights)});
-  const auto gradients = Gradients(scope_, {mean.loss}, {x});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  ASSERT_OK_AND_ASSIGN(const auto gradients, Gradients(scope_, {mean.loss}, {x}));
   Start();
   Tensor at(DType::kFloat64, {kRows, kClasses});
   for (int64_t i = 0; i < at.elements(); ++i) at.data<double>()[i] = 2 * std::sin(static_cast<double>(i * i));
-  const std::vector<double> gradient = Run({{x, at}}, {(*gradients)[0]})[0].ToDoubles();
+  const std::vector<double> gradient = Run({{x, at}}, {gradients[0]})[0].ToDoubles();
   for (int64_t i = 0; i < at.elements(); ++i) {
     constexpr double kStep = 1e-4;
     const double before = at.data<double>()[i];
@@ -191,9 +187,8 @@ std::vector<double> ScaleAfterStep(const std::vector<int64_t>& sizes, const Tens
   const TrainStep step =
       ReplicateTowers(Scope(graph), devices, {{"x", DType::kFloat32, {tokens, 3}}, {"labels", DType::kInt32, {tokens}}},
                       model, optim::GradientDescent({.learning_rate = 0.125}));
-  auto session = Session::Create(graph, devices);
-  EXPECT_TRUE(session.ok()) << session.status();
-  EXPECT_TRUE((*session)->RunTarget(step.initialize).ok());
+  auto session = ValueOf(Session::Create(graph, devices));
+  EXPECT_TRUE(session->RunTarget(step.initialize).ok());
   std::vector<Feed> feeds;
   int64_t first = 0;
   for (size_t t = 0; t < sizes.size(); first += sizes[t++]) {
@@ -203,10 +198,10 @@ std::vector<double> ScaleAfterStep(const std::vector<int64_t>& sizes, const Tens
     feeds.push_back({step.towers[t].batch["x"], own_x});
     feeds.push_back({step.towers[t].batch["labels"], own_labels});
   }
-  const auto loss = (*session)->Run(feeds, {step.loss}, {step.update});
+  const auto loss = session->Run(feeds, {step.loss}, {step.update});
   EXPECT_TRUE(loss.ok()) << loss.status();
   if (!loss.ok()) return {};
-  return {(*loss)[0].scalar<float>(), (*session)->ReadVariable(graph.FindVariable("scale", 0))->scalar<float>()};
+  return {(*loss)[0].scalar<float>(), session->ReadVariable(graph.FindVariable("scale", 0))->scalar<float>()};
 }
 
 TEST_F(MeanCrossEntropyTest, TowersTakeTheStepOfOne) {
@@ -248,9 +243,8 @@ TEST_F(MeanCrossEntropyTest, OtherLabelsFailTheStep) {
     MeanCrossEntropyOptions options = {.ignore_label = -1};
     if (weighs) options.class_weights = ops::Const(scope, {1.f, 2.f, 3.f});
     const MeanLoss mean = MeanCrossEntropy(scope, ops::Const(scope, logits_), ops::Const(scope, labels_), options);
-    auto session = Session::Create(graph, devices_);
-    ASSERT_TRUE(session.ok()) << session.status();
-    const auto values = (*session)->Run({}, {mean.loss});
+    ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, devices_));
+    const auto values = session->Run({}, {mean.loss});
     EXPECT_EQ(values.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(values.status().message()), HasSubstr("-100"));
   }

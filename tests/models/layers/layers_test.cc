@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include <gmock/gmock.h>
-
 #include "models/layers/losses.h"
 #include "ops/builtin_ops.h"
 #include "tests/models/model_test.h"

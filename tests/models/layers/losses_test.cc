@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include <gmock/gmock.h>
-
 #include "models/layers/layers.h"
 #include "models/layers/metrics.h"
 #include "tests/models/model_test.h"

@@ -1,7 +1,5 @@
 #include "models/layers/norm_layers.h"
 
-#include <gmock/gmock.h>
-
 #include <vector>
 
 #include "models/layers/embedding.h"

@@ -4,8 +4,6 @@
 #include <functional>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -14,6 +12,7 @@
 #include "framework/graph/variable.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 

@@ -1,7 +1,5 @@
 #include "models/layers/recurrent.h"
 
-#include <gmock/gmock.h>
-
 #include "framework/graph/gradients.h"
 #include "models/layers/attention.h"
 #include "models/layers/layers.h"
@@ -144,10 +142,10 @@ TEST_F(RecurrentLayers, PoolOverTheStepsOfEachSequence) {
   for (const int64_t padding : {2, 3}) std::fill_n(x.data<float>() + padding * 2, 2, static_cast<float>(NAN));
   const Output input = ops::Const(scope_, x), lengths = ops::Const(scope_, {2, 0, 4});
   const Output mean = MeanOverSteps(scope_, input, lengths), max = MaxOverSteps(scope_, input, lengths);
-  const auto gradients = Gradients(scope_, {ops::Add(scope_, ops::Sum(scope_, mean), ops::Sum(scope_, max))}, {input});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  ASSERT_OK_AND_ASSIGN(const auto gradients,
+                       Gradients(scope_, {ops::Add(scope_, ops::Sum(scope_, mean), ops::Sum(scope_, max))}, {input}));
   Start();
-  const auto values = Run({}, {mean, max, (*gradients)[0]});
+  const auto values = Run({}, {mean, max, gradients[0]});
   const float* const in = x.data<float>();
   std::vector<double> means(6), maxima(6), slopes(24);
   for (const auto& [n, steps] : {std::pair(0, 2), std::pair(2, 4)}) {

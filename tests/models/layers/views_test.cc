@@ -1,7 +1,5 @@
 #include "models/layers/views.h"
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
 
 #include "tests/models/model_test.h"

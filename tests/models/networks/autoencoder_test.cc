@@ -1,7 +1,5 @@
 #include "models/networks/autoencoder.h"
 
-#include <gmock/gmock.h>
-
 #include "models/layers/metrics.h"
 #include "models/towers/replicate_towers.h"
 #include "optim/adam.h"
@@ -100,9 +98,8 @@ TEST_F(VaeTest, TwoTowersEqualOne) {
           return AddVaeLoss(tower, batch["image"], kTinyVae);
         },
         optim::Adam({.learning_rate = 0.01}));
-    const auto session = Session::Create(graph, devices);
-    ASSERT_TRUE(session.ok()) << session.status();
-    ASSERT_TRUE((*session)->RunTarget(step.initialize).ok());
+    ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(graph, devices));
+    ASSERT_TRUE(session->RunTarget(step.initialize).ok());
     const Tensor images = RowImages(12);
     for (int i = 0; i < 40; ++i) {
       std::vector<Feed> feeds;
@@ -113,9 +110,8 @@ TEST_F(VaeTest, TwoTowersEqualOne) {
                                                                         static_cast<size_t>(n * 16)),
                                            {n, 4, 4})});
       }
-      const auto loss = (*session)->Run(feeds, {step.loss}, {step.update});
-      ASSERT_TRUE(loss.ok()) << loss.status();
-      losses[towers - 1].push_back((*loss)[0].scalar<float>());
+      ASSERT_OK_AND_ASSIGN(const auto loss, session->Run(feeds, {step.loss}, {step.update}));
+      losses[towers - 1].push_back(loss[0].scalar<float>());
     }
   }
   for (size_t i = 0; i < losses[0].size(); ++i) EXPECT_NEAR(losses[1][i], losses[0][i], 1e-3) << "step " << i;

@@ -1,7 +1,5 @@
 #include "models/networks/linear_regression.h"
 
-#include <gmock/gmock.h>
-
 #include "tests/models/model_test.h"
 
 namespace belfry::models {

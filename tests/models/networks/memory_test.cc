@@ -1,11 +1,10 @@
-#include <gtest/gtest.h>
-
 #include "framework/runtime/session.h"
 #include "models/layers/losses.h"
 #include "models/networks/resnet.h"
 #include "models/towers/replicate_towers.h"
 #include "ops/builtin_ops.h"
 #include "optim/descent.h"
+#include "tests/main/testing.h"
 #include "tests/models/classified_fields.h"
 
 namespace belfry::models {
@@ -21,12 +20,11 @@ TEST(Memory, ResNet56AllocatesWhatIsPlanned) {
   };
   const TrainStep step = ReplicateTowers(Scope(graph), devices, ClassifiedFields({32, 32, 3}), loss,
                                          optim::Momentum({.learning_rate = 0.1}));
-  const auto session = Session::Create(graph, devices);
-  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(graph, devices));
   const size_t variables = devices.device(0).counters().bytes_in_use;
   const auto prepared =
-      (*session)->Prepare({{step.towers[0].batch["image"], {128, 32, 32, 3}}, {step.towers[0].batch["label"], {128}}},
-                          {step.loss}, {step.update});
+      session->Prepare({{step.towers[0].batch["image"], {128, 32, 32, 3}}, {step.towers[0].batch["label"], {128}}},
+                       {step.loss}, {step.update});
   ASSERT_TRUE(prepared.ok()) << prepared.status();
   const MemoryPlan& memory = (*prepared)->plan().memory;
   EXPECT_EQ(devices.device(0).counters().bytes_in_use - variables, memory.arena_bytes[0]);

@@ -2,8 +2,6 @@
 #include <cmath>
 #include <functional>
 
-#include <gmock/gmock.h>
-
 #include "models/layers/layers.h"
 #include "models/layers/losses.h"
 #include "models/layers/parameters.h"
@@ -65,15 +63,13 @@ TEST_F(Networks, SixteenBitsTrainFloat32Variables) {
       }
       const Node* step = optim::ApplyGradients(scope, optim::GradientDescent({.learning_rate = 0.05}), gradients);
       const Node* initialize = InitializeVariables(scope);
-      const auto session = Session::Create(graph, devices_);
-      ASSERT_TRUE(session.ok()) << session.status();
-      ASSERT_TRUE((*session)->RunTarget(initialize).ok());
+      ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(graph, devices_));
+      ASSERT_TRUE(session->RunTarget(initialize).ok());
       const std::vector<Feed> feeds = {{images, batch}, {labels, Classes(6, 10)}};
       for (int i = 0; i < 12; ++i) {
-        const auto values = (*session)->Run(feeds, {loss}, {step});
-        ASSERT_TRUE(values.ok()) << values.status();
-        EXPECT_EQ((*values)[0].dtype(), DType::kFloat32);
-        losses[narrow].push_back((*values)[0].scalar<float>());
+        ASSERT_OK_AND_ASSIGN(const auto values, session->Run(feeds, {loss}, {step}));
+        EXPECT_EQ(values[0].dtype(), DType::kFloat32);
+        losses[narrow].push_back(values[0].scalar<float>());
       }
       EXPECT_LT(losses[narrow].back(), 0.8f * losses[narrow].front());
     }

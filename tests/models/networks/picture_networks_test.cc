@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <gmock/gmock.h>
-
 #include "models/layers/losses.h"
 #include "tests/models/model_test.h"
 

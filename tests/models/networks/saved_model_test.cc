@@ -7,8 +7,6 @@
 #include <map>
 #include <sstream>
 
-#include <gmock/gmock.h>
-
 #include "framework/io/safetensors.h"
 #include "models/layers/batch_norm.h"
 #include "models/layers/layers.h"
@@ -93,16 +91,14 @@ TEST_P(SavedNetworks, HaveTheBitsOfTheirSession) {
   const Network::Ends ends = GetParam().build(scope_);
   Start();
   RandomVariables();
-  const absl::Status saved = Save(ends.inputs, ends.outputs);
-  ASSERT_TRUE(saved.ok()) << saved;
-  const absl::StatusOr<SavedModel> model = Open();
-  ASSERT_TRUE(model.ok()) << model.status();
-  ASSERT_EQ(model->inputs().size(), ends.inputs.size());
-  ASSERT_EQ(model->outputs().size(), ends.outputs.size());
+  ASSERT_EQ(Save(ends.inputs, ends.outputs), absl::OkStatus());
+  ASSERT_OK_AND_ASSIGN(const SavedModel model, Open());
+  ASSERT_EQ(model.inputs().size(), ends.inputs.size());
+  ASSERT_EQ(model.outputs().size(), ends.outputs.size());
   for (size_t i = 0; i < ends.inputs.size(); ++i) {
-    EXPECT_EQ(model->inputs()[i].name, ends.inputs[i].name);
-    EXPECT_EQ(model->inputs()[i].value.shape(), ends.inputs[i].value.shape());
-    EXPECT_EQ(model->inputs()[i].value.dtype(), ends.inputs[i].value.dtype());
+    EXPECT_EQ(model.inputs()[i].name, ends.inputs[i].name);
+    EXPECT_EQ(model.inputs()[i].value.shape(), ends.inputs[i].value.shape());
+    EXPECT_EQ(model.inputs()[i].value.dtype(), ends.inputs[i].value.dtype());
   }
   std::vector<Output> fetches;
   for (const NamedOutput& output : ends.outputs) fetches.push_back(output.value);
@@ -114,11 +110,10 @@ TEST_P(SavedNetworks, HaveTheBitsOfTheirSession) {
       feeds.push_back({input.value, values.back()});
     }
     const std::vector<Tensor> expected = Run(feeds, fetches);
-    const absl::StatusOr<std::vector<Tensor>> actual = model->Run(values);
-    ASSERT_TRUE(actual.ok()) << actual.status();
+    ASSERT_OK_AND_ASSIGN(const std::vector<Tensor> actual, model.Run(values));
     for (size_t k = 0; k < expected.size(); ++k) {
-      EXPECT_EQ(model->outputs()[k].name, ends.outputs[k].name);
-      EXPECT_TRUE(SameBits((*actual)[k], expected[k])) << ends.outputs[k].name << " of " << n;
+      EXPECT_EQ(model.outputs()[k].name, ends.outputs[k].name);
+      EXPECT_TRUE(SameBits(actual[k], expected[k])) << ends.outputs[k].name << " of " << n;
     }
   }
 }
@@ -168,12 +163,10 @@ TEST_F(SavedModelTest, ComputesWhatDependsOnWeightsAlone) {
   Start();
   RandomVariables();
   ASSERT_TRUE(Save({{"x", x}}, {{"y", y}}).ok());
-  const absl::StatusOr<SavedModel> model = Open();
-  ASSERT_TRUE(model.ok()) << model.status();
-  const auto step = model->Prepare({Shape({3, 6, 6, 16})});
-  ASSERT_TRUE(step.ok()) << step.status();
+  ASSERT_OK_AND_ASSIGN(const SavedModel model, Open());
+  ASSERT_OK_AND_ASSIGN(const auto step, model.Prepare({Shape({3, 6, 6, 16})}));
   std::map<std::string, int> ops;
-  for (const ProgramNode& node : (*step)->plan().program.nodes) ++ops[node.op->name];
+  for (const ProgramNode& node : step->plan().program.nodes) ++ops[node.op->name];
   EXPECT_EQ(ops["FusedConv2D"], 1);
   for (const char* op : {"Conv2D", "BatchNormInference", "BatchNormFilter", "BatchNormBias", "Relu"}) {
     EXPECT_EQ(ops[op], 0) << op;
@@ -181,8 +174,8 @@ TEST_F(SavedModelTest, ComputesWhatDependsOnWeightsAlone) {
   // It would take three times the memory of the weights.
   EXPECT_EQ(ops["BroadcastLike"], 1);
   const Tensor value = Random({3, 6, 6, 16});
-  ASSERT_TRUE((*step)->Run({value}).ok());
-  EXPECT_TRUE(SameBits((*step)->fetched(0), Run({{x, value}}, {y})[0]));
+  ASSERT_TRUE(step->Run({value}).ok());
+  EXPECT_TRUE(SameBits(step->fetched(0), Run({{x, value}}, {y})[0]));
 }
 
 // The constants that kernels read in another form.
@@ -205,20 +198,18 @@ TEST_F(SavedModelTest, RunnersShareWeights) {
   Start();
   ASSERT_TRUE(Save({{"x", x}}, {{"y", y}}).ok());
   const std::string dump = path_ + ".plans";
-  const auto model = SavedModel::Open(path_, BuiltinOps(), devices_, {.dump_plan = dump});
-  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_OK_AND_ASSIGN(const auto model, SavedModel::Open(path_, BuiltinOps(), devices_, {.dump_plan = dump}));
   const Tensor value = Random({5, 8, 8, 16});
   const Tensor expected = Run({{x, value}}, {y})[0].Clone();
-  auto first = model->Prepare({value.shape()});
-  ASSERT_TRUE(first.ok()) << first.status();
-  const auto second = model->Prepare({value.shape()});
+  ASSERT_OK_AND_ASSIGN(auto first, model.Prepare({value.shape()}));
+  const auto second = model.Prepare({value.shape()});
   ASSERT_TRUE(second.ok()) << second.status();
-  EXPECT_EQ(&(*first)->plan(), &(*second)->plan());
+  EXPECT_EQ(&first->plan(), &(*second)->plan());
   const std::vector<const ProgramNode*> prepared = PreparedWeights((*second)->plan().program);
   EXPECT_FALSE(prepared.empty());
   for (const ProgramNode* node : prepared) EXPECT_EQ(node->attrs.Get<Tensor>("value").raw(), nullptr) << node->name;
-  first->reset();
-  const auto third = model->Prepare({value.shape()});
+  first.reset();
+  const auto third = model.Prepare({value.shape()});
   ASSERT_TRUE(third.ok()) << third.status();
   for (const auto* step : {&second, &third}) {
     ASSERT_TRUE((**step)->Run({value}).ok());
@@ -254,12 +245,11 @@ TEST_F(SavedModelTest, FormsOfWeightsCountAgainstTheCache) {
 
 TEST_F(SavedModelTest, HasTheVariablesByName) {
   SaveMlp();
-  const auto file = io::SafetensorsFile::Open(path_);
-  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_OK_AND_ASSIGN(const auto file, io::SafetensorsFile::Open(path_));
   for (const char* name : {"hidden1/weights", "hidden1/biases", "softmax_linear/weights", "softmax_linear/biases"}) {
-    const io::TensorInfo* const info = file->Find(name);
+    const io::TensorInfo* const info = file.Find(name);
     ASSERT_NE(info, nullptr) << name;
-    EXPECT_TRUE(SameBits(*file->Read(*info), *session_->ReadVariable(Find(name)))) << name;
+    EXPECT_TRUE(SameBits(*file.Read(*info), *session_->ReadVariable(Find(name)))) << name;
   }
 }
 
@@ -269,9 +259,8 @@ TEST_F(SavedModelTest, LeavesOutWhatOutputsDoNotNeed) {
   Mlp(scope_, x, {});
   Start();
   ASSERT_TRUE(Save({{"x", x}}, {{"y", y}}).ok());
-  const absl::StatusOr<SavedModel> model = Open();
-  ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_EQ(model->session().graph().size(), 2);
+  ASSERT_OK_AND_ASSIGN(const SavedModel model, Open());
+  EXPECT_EQ(model.session().graph().size(), 2);
 }
 
 TEST_F(SavedModelTest, SaysWhatItCannotSave) {
@@ -297,12 +286,11 @@ TEST_F(SavedModelTest, SaysWhatItCannotSave) {
 
 TEST_F(SavedModelTest, SaysWhichInputDoesNotFit) {
   SaveMlp();
-  const absl::StatusOr<SavedModel> model = Open();
-  ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_THAT(std::string(model->Run({Random({2, 4})}).status().message()),
+  ASSERT_OK_AND_ASSIGN(const SavedModel model, Open());
+  EXPECT_THAT(std::string(model.Run({Random({2, 4})}).status().message()),
               AllOf(HasSubstr("'x' is float32 [2,4]"), HasSubstr("must be float32 [?,3]")));
-  EXPECT_THAT(std::string(model->Run({Classes(3, 2)}).status().message()), HasSubstr("'x' is int32"));
-  EXPECT_THAT(std::string(model->Run({}).status().message()), HasSubstr("takes 1 inputs, but 0"));
+  EXPECT_THAT(std::string(model.Run({Classes(3, 2)}).status().message()), HasSubstr("'x' is int32"));
+  EXPECT_THAT(std::string(model.Run({}).status().message()), HasSubstr("takes 1 inputs, but 0"));
 }
 
 // Each byte is covered by a checksum, or by the format's own rules.
@@ -323,10 +311,9 @@ TEST_F(SavedModelTest, RefusesAChangeOfAnyByte) {
 
 TEST_F(SavedModelTest, SaysWhatIsWrongWithADescription) {
   SaveMlp();
-  const auto file = io::SafetensorsFile::Open(path_);
-  ASSERT_TRUE(file.ok());
-  const std::vector<io::NamedTensor> tensors = file->ReadAll().value();
-  const std::string text = file->metadata().at("belfry.model");
+  ASSERT_OK_AND_ASSIGN(const auto file, io::SafetensorsFile::Open(path_));
+  const std::vector<io::NamedTensor> tensors = file.ReadAll().value();
+  const std::string text = file.metadata().at("belfry.model");
   const auto error = [&](const std::string& from, const std::string& to) -> std::string {
     std::string changed = text;
     const size_t at = changed.find(from);

@@ -4,8 +4,6 @@
 #include <filesystem>
 #include <map>
 
-#include <gmock/gmock.h>
-
 #include "framework/base/status.h"
 #include "models/layers/losses.h"
 #include "models/networks/resnet.h"
@@ -35,8 +33,7 @@ class SavedNetwork : public ModelTest {
     images_ = Images(16, 16, 3);
     logits_ = Network(scope_, images_);
     Start();
-    const absl::Status saved = SaveModel(*session_, {{"image", images_}}, {{"logits", logits_}}, path_);
-    ASSERT_TRUE(saved.ok()) << saved;
+    ASSERT_EQ(SaveModel(*session_, {{"image", images_}}, {{"logits", logits_}}, path_), absl::OkStatus());
   }
   // Examples [begin, begin + n).
   static Tensor Part(const Tensor& all, int64_t begin, int64_t n) {
@@ -61,11 +58,10 @@ TEST_F(SavedNetwork, HasTheGradientsOfTheNetwork) {
     return optim::ComputeGradients(scope, TotalLoss(scope), optim::TrainableVariables(scope));
   };
   const Scope again = scope_.VariableScope("again");
-  const auto outputs = BuildSavedModel(again, Contents(), {{"image", images_}});
-  ASSERT_TRUE(outputs.ok()) << outputs.status();
-  const auto actual = gradients_of(again, (*outputs)[0]);
+  ASSERT_OK_AND_ASSIGN(const auto outputs, BuildSavedModel(again, Contents(), {{"image", images_}}));
+  const auto actual = gradients_of(again, outputs[0]);
   const Scope first = scope_.NameScope("first");
-  std::vector<Output> fetches = {(*outputs)[0], logits_};
+  std::vector<Output> fetches = {outputs[0], logits_};
   AddCrossEntropy(first, logits_, labels);
   std::vector<Variable> same;
   for (const auto& gradient : actual) {
@@ -133,8 +129,7 @@ TEST_F(SavedNetwork, TrainsOnTowers) {
       feeds.push_back({batch["image"], Part(images, t * n, n)});
       feeds.push_back({batch["label"], Part(labels, t * n, n)});
     }
-    const absl::Status run = (*session)->RunTarget(step.update, feeds);
-    EXPECT_TRUE(run.ok()) << run;
+    EXPECT_EQ((*session)->RunTarget(step.update, feeds), absl::OkStatus());
     for (const Variable& variable : step.towers[0].variables) {
       weights[variable.name()] = (*session)->ReadVariable(variable).value();
     }

@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "absl/strings/str_cat.h"
 #include "framework/io/safetensors.h"
 #include "models/layers/parameters.h"
@@ -97,13 +95,11 @@ TEST_F(TextEncoderTest, ComputesWhatTransformersDoes) {
   const TextEncoderOutputs outputs = TextEncoder(scope_, tokens, mask, types, kSmallEncoder);
   Start();
   std::string network;
-  const auto ours = OurWeights(io::ReadSafetensors(weights).value(), network);
-  ASSERT_TRUE(ours.ok()) << ours.status();
+  ASSERT_OK_AND_ASSIGN(const auto ours, OurWeights(io::ReadSafetensors(weights).value(), network));
   EXPECT_EQ(network, "BERT of Hugging Face");
-  EXPECT_EQ(ours->size(), graph_.variables().size());
-  for (const io::NamedTensor& tensor : *ours) {
-    const absl::Status written = session_->WriteVariable(Find(tensor.name), tensor.value);
-    ASSERT_TRUE(written.ok()) << written;
+  EXPECT_EQ(ours.size(), graph_.variables().size());
+  for (const io::NamedTensor& tensor : ours) {
+    ASSERT_EQ(session_->WriteVariable(Find(tensor.name), tensor.value), absl::OkStatus());
   }
   std::map<std::string, Tensor> theirs;
   const std::vector<io::NamedTensor> read = io::ReadSafetensors(values).value();

@@ -8,8 +8,6 @@
 #include <map>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "absl/strings/str_cat.h"
 #include "framework/runtime/saved_model/saved_model.h"
 #include "tests/framework/io/io_testing.h"
@@ -128,9 +126,9 @@ TEST_F(TextGeneratorTest, MakesTheTextThatIsMadeWithoutACache) {
     const Tensor first = Tokens(1, size, 5);
     const std::vector<int32_t> prompt(first.data<int32_t>(), first.data<int32_t>() + size);
     const int count = static_cast<int>(kSpeakerContext - size);
-    const auto text = generator.Generate(*session_, prompt, {.count = count, .choice = {.temperature = 0}});
-    ASSERT_TRUE(text.ok()) << text.status();
-    EXPECT_EQ(*text, WithoutCache(tokens, logits, prompt, count)) << size;
+    ASSERT_OK_AND_ASSIGN(const auto text,
+                         generator.Generate(*session_, prompt, {.count = count, .choice = {.temperature = 0}}));
+    EXPECT_EQ(text, WithoutCache(tokens, logits, prompt, count)) << size;
   }
 }
 
@@ -141,34 +139,33 @@ TEST_F(TextGeneratorTest, ForgetsHalfOfAFullContext) {
   const TextGenerator generator(scope_.ReuseVariables(Reuse::kAlways), kSpeaker);
   Start();
   Enlarge();
-  const auto text = generator.Generate(*session_, {3, 1, 4}, {.count = 58, .choice = {.temperature = 0}});
-  ASSERT_TRUE(text.ok()) << text.status();
-  ASSERT_EQ(text->size(), 61u);
-  const std::vector<int32_t> kept(text->begin() + 21, text->begin() + 41);
+  ASSERT_OK_AND_ASSIGN(const auto text,
+                       generator.Generate(*session_, {3, 1, 4}, {.count = 58, .choice = {.temperature = 0}}));
+  ASSERT_EQ(text.size(), 61u);
+  const std::vector<int32_t> kept(text.begin() + 21, text.begin() + 41);
   const std::vector<int32_t> expected = WithoutCache(tokens, logits, kept, 20);
-  EXPECT_EQ(std::vector<int32_t>(text->begin() + 21, text->end()), expected);
+  EXPECT_EQ(std::vector<int32_t>(text.begin() + 21, text.end()), expected);
 }
 
 TEST_F(TextGeneratorTest, EndsWhereItShould) {
   Transformer(scope_, ops::Placeholder(scope_, DType::kInt32, {1, 8}), kSpeaker);
   const TextGenerator generator(scope_.ReuseVariables(Reuse::kAlways), kSpeaker);
   Start();
-  const auto all = generator.Generate(*session_, {}, {.count = 30, .seed = 7});
-  ASSERT_TRUE(all.ok()) << all.status();
-  ASSERT_EQ(all->size(), 30u);
-  EXPECT_EQ(*generator.Generate(*session_, {}, {.count = 30, .seed = 7}), *all);
-  EXPECT_NE(*generator.Generate(*session_, {}, {.count = 30, .seed = 8}), *all);
-  const int32_t stop = all->at(9);
-  const auto end = std::find(all->begin(), all->end(), stop) + 1;
+  ASSERT_OK_AND_ASSIGN(const auto all, generator.Generate(*session_, {}, {.count = 30, .seed = 7}));
+  ASSERT_EQ(all.size(), 30u);
+  EXPECT_EQ(*generator.Generate(*session_, {}, {.count = 30, .seed = 7}), all);
+  EXPECT_NE(*generator.Generate(*session_, {}, {.count = 30, .seed = 8}), all);
+  const int32_t stop = all.at(9);
+  const auto end = std::find(all.begin(), all.end(), stop) + 1;
   const auto stopped = generator.Generate(*session_, {}, {.count = 30, .seed = 7, .stop = {stop}});
-  EXPECT_EQ(*stopped, std::vector<int32_t>(all->begin(), end));
+  EXPECT_EQ(*stopped, std::vector<int32_t>(all.begin(), end));
   std::vector<int32_t> seen;
   const auto use = [&](int32_t token) {
     seen.push_back(token);
     return seen.size() < 5;
   };
   const auto cut = generator.Generate(*session_, {}, {.count = 30, .seed = 7, .use = use});
-  EXPECT_EQ(*cut, std::vector<int32_t>(all->begin(), all->begin() + 5));
+  EXPECT_EQ(*cut, std::vector<int32_t>(all.begin(), all.begin() + 5));
   EXPECT_EQ(seen, *cut);
   EXPECT_THAT(*generator.Generate(*session_, {1, 2}, {.count = 0}), ElementsAre(1, 2));
 }

@@ -1,7 +1,5 @@
 #include "models/networks/transformer.h"
 
-#include <gmock/gmock.h>
-
 #include <cmath>
 #include <vector>
 
@@ -141,14 +139,13 @@ TEST_F(TransformerTest, LearnsToCount) {
     }
     const Node* step = optim::ApplyGradients(scope, optim::Adam({.learning_rate = 0.01}), gradients);
     const Node* initialize = InitializeVariables(scope);
-    const auto session = Session::Create(graph, devices_);
-    ASSERT_TRUE(session.ok()) << session.status();
-    ASSERT_TRUE((*session)->RunTarget(initialize).ok());
+    ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(graph, devices_));
+    ASSERT_TRUE(session->RunTarget(initialize).ok());
     float first = 0, last = 0;
     for (int i = 0; i < 60; ++i) {
-      const auto value = (*session)->Run({{tokens, Counting(4, i)}, {next, Counting(4, i + 1)}}, {loss}, {step});
-      ASSERT_TRUE(value.ok()) << value.status();
-      last = (*value)[0].scalar<float>();
+      ASSERT_OK_AND_ASSIGN(const auto value,
+                           session->Run({{tokens, Counting(4, i)}, {next, Counting(4, i + 1)}}, {loss}, {step}));
+      last = value[0].scalar<float>();
       if (i == 0) first = last;
     }
     EXPECT_NEAR(first, std::log(11.0), 0.1);
@@ -161,8 +158,7 @@ TEST_F(TransformerTest, ThreeTowersTrainAsOne) {
   const std::vector<data::Field> fields = {{"tokens", DType::kInt32, {kLength}, 11},
                                            {"targets", DType::kInt32, {kLength}, 11}};
   for (const int64_t towers : {1, 3}) {
-    const auto devices = DeviceSet::Open(absl::StrCat("cpu:", towers));
-    ASSERT_TRUE(devices.ok()) << devices.status();
+    ASSERT_OK_AND_ASSIGN(const auto devices, DeviceSet::Open(absl::StrCat("cpu:", towers)));
     Graph graph(BuiltinOps());
     graph.set_seed(3);
     const auto loss = [](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
@@ -171,10 +167,9 @@ TEST_F(TransformerTest, ThreeTowersTrainAsOne) {
       AddCrossEntropy(tower, Transformer(tower, batch["tokens"], options), batch["targets"]);
       return TotalLoss(tower);
     };
-    const TrainStep step = ReplicateTowers(Scope(graph), *devices, fields, loss, optim::AdamW(), {});
-    const auto session = Session::Create(graph, *devices);
-    ASSERT_TRUE(session.ok()) << session.status();
-    ASSERT_TRUE((*session)->RunTarget(step.initialize).ok());
+    const TrainStep step = ReplicateTowers(Scope(graph), devices, fields, loss, optim::AdamW(), {});
+    ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(graph, devices));
+    ASSERT_TRUE(session->RunTarget(step.initialize).ok());
     for (int i = 0; i < 4; ++i) {
       std::vector<Feed> feeds;
       for (int64_t t = 0; t < towers; ++t) {
@@ -185,9 +180,8 @@ TEST_F(TransformerTest, ThreeTowersTrainAsOne) {
             {.fields = {Counting(count, first), Counting(count, first + 1)}, .offset = t * count, .count = count});
         feeds.insert(feeds.end(), of_tower.begin(), of_tower.end());
       }
-      const auto value = (*session)->Run(feeds, {step.loss}, {step.update});
-      ASSERT_TRUE(value.ok()) << value.status();
-      losses[towers == 3].push_back((*value)[0].ToDoubles()[0]);
+      ASSERT_OK_AND_ASSIGN(const auto value, session->Run(feeds, {step.loss}, {step.update}));
+      losses[towers == 3].push_back(value[0].ToDoubles()[0]);
     }
   }
   for (size_t i = 0; i < losses[0].size(); ++i) EXPECT_NEAR(losses[0][i], losses[1][i], 1e-6) << i;

@@ -1,7 +1,5 @@
 #include "models/networks/unet.h"
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <cmath>
 

@@ -1,7 +1,5 @@
 #include "models/networks/wide_deep.h"
 
-#include <gmock/gmock.h>
-
 #include <cstring>
 #include <functional>
 #include <map>
@@ -141,17 +139,15 @@ TableTraining TrainTable(int towers, uint64_t seed) {
   };
   const TrainStep step =
       ReplicateTowers(Scope(graph), devices, kTableFields, model, optim::Adagrad({.learning_rate = 0.3}));
-  const auto session = Session::Create(graph, devices);
-  EXPECT_TRUE(session.ok()) << session.status();
-  EXPECT_TRUE((*session)->RunTarget(step.initialize).ok());
+  const auto session = ValueOf(Session::Create(graph, devices));
+  EXPECT_TRUE(session->RunTarget(step.initialize).ok());
   constexpr int64_t kBatch = 64;
   std::vector<FeedSpec> specs;
   for (const TrainTower& tower : step.towers) {
     for (const FeedSpec& spec : tower.batch.FeedSpecs(kBatch / towers)) specs.push_back(spec);
   }
-  auto prepared = (*session)->Prepare(specs, {step.loss}, {step.update});
-  EXPECT_TRUE(prepared.ok()) << prepared.status();
-  for (const ProgramNode& node : (*prepared)->plan().program.nodes) ++trained.ops[node.op->name];
+  auto prepared = ValueOf(session->Prepare(specs, {step.loss}, {step.update}));
+  for (const ProgramNode& node : prepared->plan().program.nodes) ++trained.ops[node.op->name];
   for (uint64_t i = 0; i < 100; ++i) {
     std::vector<Tensor> feeds;
     for (int t = 0; t < towers; ++t) {
@@ -163,8 +159,8 @@ TableTraining TrainTable(int towers, uint64_t seed) {
         feeds.push_back(part);
       }
     }
-    EXPECT_TRUE((*prepared)->Run(feeds).ok());
-    trained.losses.push_back((*prepared)->fetched(0).scalar<float>());
+    EXPECT_TRUE(prepared->Run(feeds).ok());
+    trained.losses.push_back(prepared->fetched(0).scalar<float>());
   }
   return trained;
 }

@@ -3,8 +3,6 @@
 #include <map>
 #include <set>
 
-#include <gmock/gmock.h>
-
 #include "framework/base/status.h"
 #include "framework/io/file.h"
 #include "models/layers/batch_norm.h"

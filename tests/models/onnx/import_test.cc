@@ -4,8 +4,6 @@
 #include <functional>
 #include <set>
 
-#include <gmock/gmock.h>
-
 #include "framework/base/half.h"
 #include "framework/base/status.h"
 #include "framework/io/file.h"
@@ -47,26 +45,24 @@ class OnnxRoundTrip : public OnnxTest, public testing::WithParamInterface<Networ
 
 TEST_P(OnnxRoundTrip, ComputesTheSame) {
   const Network::Ends ends = GetParam().build(scope_);
-  const absl::StatusOr<SavedModel> model = Save(ends.inputs, ends.outputs);
-  ASSERT_TRUE(model.ok()) << model.status();
-  ASSERT_TRUE(ExportOnnx(*model, File("model.onnx")).ok());
-  const absl::StatusOr<SavedModel> imported = Import(File("model.onnx"));
-  ASSERT_TRUE(imported.ok()) << imported.status();
-  ASSERT_EQ(imported->inputs().size(), ends.inputs.size());
-  ASSERT_EQ(imported->outputs().size(), ends.outputs.size());
+  ASSERT_OK_AND_ASSIGN(const SavedModel model, Save(ends.inputs, ends.outputs));
+  ASSERT_TRUE(ExportOnnx(model, File("model.onnx")).ok());
+  ASSERT_OK_AND_ASSIGN(const SavedModel imported, Import(File("model.onnx")));
+  ASSERT_EQ(imported.inputs().size(), ends.inputs.size());
+  ASSERT_EQ(imported.outputs().size(), ends.outputs.size());
   for (size_t i = 0; i < ends.inputs.size(); ++i) {
-    EXPECT_EQ(imported->inputs()[i].name, ends.inputs[i].name);
-    EXPECT_EQ(imported->inputs()[i].value.shape(), ends.inputs[i].value.shape());
-    EXPECT_EQ(imported->inputs()[i].value.dtype(), ends.inputs[i].value.dtype());
+    EXPECT_EQ(imported.inputs()[i].name, ends.inputs[i].name);
+    EXPECT_EQ(imported.inputs()[i].value.shape(), ends.inputs[i].value.shape());
+    EXPECT_EQ(imported.inputs()[i].value.dtype(), ends.inputs[i].value.dtype());
   }
   const bool narrow = absl::StrContains(GetParam().name, "BFloat16");
   for (const int64_t n : {3, 1}) {
     std::vector<Tensor> values;
     for (const NamedOutput& input : ends.inputs) values.push_back(ValueFor(input.value, n));
-    const absl::StatusOr<std::vector<Tensor>> expected = model->Run(values), actual = imported->Run(values);
+    const absl::StatusOr<std::vector<Tensor>> expected = model.Run(values), actual = imported.Run(values);
     ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
     for (size_t k = 0; k < expected->size(); ++k) {
-      EXPECT_EQ(imported->outputs()[k].name, ends.outputs[k].name);
+      EXPECT_EQ(imported.outputs()[k].name, ends.outputs[k].name);
       EXPECT_LE(Difference((*actual)[k], (*expected)[k]), narrow ? 3e-2 : 2e-6) << ends.outputs[k].name;
     }
   }
@@ -300,10 +296,9 @@ TEST_F(OnnxImport, ComputesShapes) {
   Output("y");
   for (const int64_t n : {1, 3}) {
     const Tensor x = Random({n, 2, 3});
-    const absl::StatusOr<std::vector<Tensor>> outputs = Compute({x});
-    ASSERT_TRUE(outputs.ok()) << outputs.status();
-    EXPECT_EQ((*outputs)[0].shape(), Shape({2 * n, 3}));
-    EXPECT_EQ((*outputs)[0].ToDoubles(), x.ToDoubles());
+    ASSERT_OK_AND_ASSIGN(const std::vector<Tensor> outputs, Compute({x}));
+    EXPECT_EQ(outputs[0].shape(), Shape({2 * n, 3}));
+    EXPECT_EQ(outputs[0].ToDoubles(), x.ToDoubles());
   }
 }
 
@@ -316,10 +311,9 @@ TEST_F(OnnxImport, HasImagesInEitherOrder) {
   const Tensor first = Tensor::Of<float>({1, 2, 3, 4, 5, 6, 10, 20, 30, 40, 50, 60}, {1, 2, 2, 3});
   EXPECT_EQ(First({first}), (Doubles{100, 201, 302, 400, 504, 605}));
   const Tensor last = Tensor::Of<float>({1, 10, 2, 20, 3, 30, 4, 40, 5, 50, 6, 60}, {1, 2, 3, 2});
-  const absl::StatusOr<std::vector<Tensor>> outputs = Compute({last}, {.channels_last = true});
-  ASSERT_TRUE(outputs.ok()) << outputs.status();
-  EXPECT_EQ((*outputs)[0].shape(), Shape({1, 2, 3, 1}));
-  EXPECT_EQ((*outputs)[0].ToDoubles(), (Doubles{100, 201, 302, 400, 504, 605}));
+  ASSERT_OK_AND_ASSIGN(const std::vector<Tensor> outputs, Compute({last}, {.channels_last = true}));
+  EXPECT_EQ(outputs[0].shape(), Shape({1, 2, 3, 1}));
+  EXPECT_EQ(outputs[0].ToDoubles(), (Doubles{100, 201, 302, 400, 504, 605}));
 }
 
 TEST_F(OnnxImport, PoolsAsOnnxDoes) {
@@ -332,12 +326,11 @@ TEST_F(OnnxImport, PoolsAsOnnxDoes) {
   };
   pool("MaxPool", "max", ""), pool("MaxPool", "ceil", "ceil_mode");
   pool("AveragePool", "inside", ""), pool("AveragePool", "all", "count_include_pad");
-  const absl::StatusOr<std::vector<Tensor>> y = Compute({Tensor::Of<float>({6, 3, 9, 3, 0, 12}, {1, 1, 1, 6})});
-  ASSERT_TRUE(y.ok()) << y.status();
-  EXPECT_EQ((*y)[0].ToDoubles(), (Doubles{6, 9, 12}));
-  EXPECT_EQ((*y)[1].ToDoubles(), (Doubles{6, 9, 12}));
-  EXPECT_EQ((*y)[2].ToDoubles(), (Doubles{4.5, 5, 5}));
-  EXPECT_EQ((*y)[3].ToDoubles(), (Doubles{3, 5, 5}));
+  ASSERT_OK_AND_ASSIGN(const std::vector<Tensor> y, Compute({Tensor::Of<float>({6, 3, 9, 3, 0, 12}, {1, 1, 1, 6})}));
+  EXPECT_EQ(y[0].ToDoubles(), (Doubles{6, 9, 12}));
+  EXPECT_EQ(y[1].ToDoubles(), (Doubles{6, 9, 12}));
+  EXPECT_EQ(y[2].ToDoubles(), (Doubles{4.5, 5, 5}));
+  EXPECT_EQ(y[3].ToDoubles(), (Doubles{3, 5, 5}));
 }
 
 // A copy of a weight, which exporters write where weights are equal, is a weight of its own; a mask is none.
@@ -349,11 +342,10 @@ TEST_F(OnnxImport, TellsVariablesFromConstants) {
   Add("Mul", {"3", "val_7"}, "4"), Add("Mul", {"4", "scale"}, "y");
   Output("y");
   EXPECT_EQ(First({Tensor::Of<float>({1, 1}, {1, 2})}), (Doubles{12, 36}));
-  const absl::StatusOr<ImportSummary> summary = ImportOnnx(File("model.onnx"), File("imported"));
-  ASSERT_TRUE(summary.ok()) << summary.status();
-  EXPECT_EQ(summary->parameters, 4);
-  EXPECT_EQ(summary->nodes, 6);
-  EXPECT_EQ(summary->inputs[0].shape, Shape({-1, 2}));
+  ASSERT_OK_AND_ASSIGN(const ImportSummary summary, ImportOnnx(File("model.onnx"), File("imported")));
+  EXPECT_EQ(summary.parameters, 4);
+  EXPECT_EQ(summary.nodes, 6);
+  EXPECT_EQ(summary.inputs[0].shape, Shape({-1, 2}));
   Graph trained(BuiltinOps());
   const absl::StatusOr<ModelContents> contents = ModelContents::Open(File("imported"));
   ASSERT_TRUE(contents.ok() && contents->Build(Scope(trained), ModelMode::kTrained).ok());

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/runtime/saved_model/saved_model.h"

@@ -84,10 +84,9 @@ TEST_F(OnnxOfTorch, ComputesAndTrainsAsPyTorchDoes) {
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
     if (entry.path().extension() != ".safetensors") continue;
     const std::string name = entry.path().stem().string();
-    const absl::StatusOr<Tensors> tensors = Read(entry.path().string());
-    ASSERT_TRUE(tensors.ok()) << tensors.status();
-    absl::Status status = CompareOutputs(name, *tensors);
-    if (status.ok() && tensors->contains("loss")) status = CompareGradients(name, *tensors);
+    ASSERT_OK_AND_ASSIGN(const Tensors tensors, Read(entry.path().string()));
+    absl::Status status = CompareOutputs(name, tensors);
+    if (status.ok() && tensors.contains("loss")) status = CompareGradients(name, tensors);
     EXPECT_TRUE(status.ok()) << name << ": " << status;
     ++networks;
   }

@@ -1,7 +1,5 @@
 // Some mutations of every bundled step; plan_mutations_test makes 10,000.
-#include <gtest/gtest.h>
-
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 #include "tests/models/plans/bundled.h"
 #include "tests/models/plans/mutations.h"
 

@@ -1,13 +1,12 @@
 #include "tests/models/plans/mutations.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/compiler/verify/verify.h"
+#include "tests/main/testing.h"
 
 namespace belfry::models {
 namespace {

@@ -1,13 +1,11 @@
 // 10,000 mutations of the bundled steps, or a tenth of them, and the time that it takes to verify each.
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
 #include "framework/compiler/verify/verify.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 #include "tests/models/plans/bundled.h"
 #include "tests/models/plans/mutations.h"
 

@@ -1,7 +1,4 @@
 // Plans of the processes of one run, whole and damaged.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -12,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/compiler/verify/verify.h"
+#include "tests/main/testing.h"
 #include "tests/models/plans/bundled.h"
 
 namespace belfry::models {

@@ -1,9 +1,6 @@
 // The checker of plans, against damages that an execution does not show, and graphs that average wrongly.
 #include "framework/compiler/verify/verify.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -17,6 +14,7 @@
 #include "ops/collective.h"
 #include "ops/math.h"
 #include "ops/state.h"
+#include "tests/main/testing.h"
 #include "tests/models/plans/bundled.h"
 #include "tests/models/plans/mutations.h"
 
@@ -35,10 +33,9 @@ TEST(VerifyPlan, FindsTowersThatAreLeftOutAndListsThatAreIncomplete) {
   const auto three = std::find_if(steps.begin(), steps.end(),
                                   [](const BundledStep& step) { return step.name == "wide and deep, three towers"; });
   ASSERT_NE(three, steps.end());
-  const auto planned = MakePlan(*three);
-  ASSERT_TRUE(planned.ok()) << planned.status();
+  ASSERT_OK_AND_ASSIGN(const auto planned, MakePlan(*three));
   const auto flaw = [&](void (*damage)(Plan&)) {
-    Plan damaged = (*planned)->plan();
+    Plan damaged = planned->plan();
     damage(damaged);
     return std::string(VerifyPlan(damaged).status().message());
   };
@@ -182,11 +179,9 @@ TEST(VerifyPlan, DoesNotCheckAveragesIfANodeOfSeveralOutputsIsFed) {
   const Output sum = ops::Add(scope, halves[0], halves[1]);
   const DeviceSet devices = *DeviceSet::Open("cpu:1", {.cpu_threads = 1});
   const auto session = *Session::Create(graph, devices);
-  const auto prepared = session->Prepare({{x, {4}}, {halves[1], {2}}}, {sum}, {});
-  ASSERT_TRUE(prepared.ok()) << prepared.status();
-  const auto certificate = VerifyPlan((*prepared)->plan());
-  ASSERT_TRUE(certificate.ok()) << certificate.status();
-  EXPECT_EQ(certificate->averaged, -1);
+  ASSERT_OK_AND_ASSIGN(const auto prepared, session->Prepare({{x, {4}}, {halves[1], {2}}}, {sum}, {}));
+  ASSERT_OK_AND_ASSIGN(const auto certificate, VerifyPlan(prepared->plan()));
+  EXPECT_EQ(certificate.averaged, -1);
 }
 
 // Nothing reads the first value.
@@ -199,9 +194,8 @@ TEST(VerifyPlan, FindsUpdatesThatHaveChangedPlaces) {
   const Output second = ops::Assign(scope.ControlDependencies({first}).Named("second"), v, y);
   const DeviceSet devices = *DeviceSet::Open("cpu:1", {.cpu_threads = 1});
   const auto session = *Session::Create(graph, devices);
-  const auto prepared = session->Prepare({{x, {3}}, {y, {3}}}, {}, {second.node});
-  ASSERT_TRUE(prepared.ok()) << prepared.status();
-  Plan plan = (*prepared)->plan();
+  ASSERT_OK_AND_ASSIGN(const auto prepared, session->Prepare({{x, {3}}, {y, {3}}}, {}, {second.node}));
+  Plan plan = prepared->plan();
   EXPECT_EQ(VerifyPlan(plan).status(), absl::OkStatus());
   auto& instructions = plan.streams[0].instructions;
   ASSERT_EQ(instructions.size(), 2U);

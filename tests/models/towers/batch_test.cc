@@ -1,8 +1,5 @@
 #include "models/towers/batch.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/str_cat.h"
 #include "models/layers/layers.h"
 #include "models/towers/replicate_towers.h"
@@ -10,6 +7,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "optim/descent.h"
+#include "tests/main/testing.h"
 
 namespace belfry::models {
 namespace {
@@ -112,9 +110,8 @@ TEST(Batch, AnyFieldsTrainAModel) {
         }
         for (Feed& feed : step.towers[t].batch.Feeds(part)) feeds.push_back(std::move(feed));
       }
-      const auto fetched = session->Run(feeds, {step.loss}, {step.update});
-      ASSERT_TRUE(fetched.ok()) << fetched.status();
-      losses[towers - 1].push_back((*fetched)[0].scalar<float>());
+      ASSERT_OK_AND_ASSIGN(const auto fetched, session->Run(feeds, {step.loss}, {step.update}));
+      losses[towers - 1].push_back(fetched[0].scalar<float>());
     }
   }
   for (int i = 0; i < 4; ++i) EXPECT_NEAR(losses[0][i], losses[1][i], 1e-5 * losses[0][0]);

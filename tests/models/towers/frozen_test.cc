@@ -1,7 +1,4 @@
 // Training with frozen variables.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <string>
 #include <vector>

@@ -1,7 +1,4 @@
 // Images that the step augments, against those of the threads that make batches.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
 #include <vector>

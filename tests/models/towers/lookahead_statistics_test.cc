@@ -1,6 +1,4 @@
 // The statistics of batch norm under Lookahead, with one tower and with several.
-#include <gtest/gtest.h>
-
 #include <vector>
 
 #include "absl/strings/str_cat.h"

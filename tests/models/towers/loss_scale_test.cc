@@ -6,8 +6,6 @@
 #include <functional>
 #include <limits>
 
-#include <gmock/gmock.h>
-
 #include "framework/base/status.h"
 #include "models/layers/batch_norm.h"
 #include "models/layers/layers.h"
@@ -175,16 +173,15 @@ TEST_F(ScaledLoss, SkipsUpdatesThatAModelAddsByHand) {
       const TrainStep step = ReplicateTowers(
           Scope(graph), devices, {{"x", DType::kFloat32, {}}}, Counting(unconditional), optim::GradientDescent({0.01}),
           {.variable_update = update, .loss_scale = optim::LossScaleOptions{.initial = 256}});
-      const auto session = Session::Create(graph, devices);
-      ASSERT_TRUE(session.ok()) << session.status();
-      ASSERT_TRUE((*session)->RunTarget(step.initialize).ok());
+      ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(graph, devices));
+      ASSERT_TRUE(session->RunTarget(step.initialize).ok());
       for (float x : {1.0f, -1.0f, std::numeric_limits<float>::infinity()}) {
         std::vector<Feed> feeds;
         for (const TrainTower& tower : step.towers) feeds.push_back({tower.batch["x"], Tensor::Of<float>({x, x})});
-        ASSERT_TRUE((*session)->Run(feeds, {}, {step.update}).ok());
+        ASSERT_TRUE(session->Run(feeds, {}, {step.update}).ok());
       }
       const auto value = [&](const char* name) {
-        return (*session)->ReadVariable(graph.FindVariable(name, 0))->scalar<float>();
+        return session->ReadVariable(graph.FindVariable(name, 0))->scalar<float>();
       };
       EXPECT_EQ(value("steps"), 2);
       EXPECT_EQ(value("positive_steps"), 1);
@@ -197,9 +194,8 @@ TEST_F(ScaledLoss, CannotSkipAnUpdateThatTheLossReads) {
   const TrainStep step = ReplicateTowers(scope_, devices_, {{"x", DType::kFloat32, {}}},
                                          Counting([](const Scope& tower) { return tower; }),
                                          optim::GradientDescent({0.01}), {.loss_scale = optim::LossScaleOptions()});
-  const auto session = Session::Create(graph_, devices_);
-  ASSERT_TRUE(session.ok()) << session.status();
-  const auto result = (*session)->Run({{step.towers[0].batch["x"], Tensor::Of<float>({1})}}, {}, {step.update});
+  ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(graph_, devices_));
+  const auto result = session->Run({{step.towers[0].batch["x"], Tensor::Of<float>({1})}}, {}, {step.update});
   EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("The step has a cycle: node 'tower_0/AssignAdd_2'"));
 }
@@ -265,18 +261,17 @@ TEST_F(ScaledLoss, KeepsSmallGradientsOfFloat16) {
     const TrainStep step =
         ReplicateTowers(Scope(graph), devices_, {{"image", DType::kFloat32, {2}}, {"label", DType::kFloat32, {}}},
                         model, optim::GradientDescent({.learning_rate = 2e8}), options);
-    const auto session = Session::Create(graph, devices_);
-    ASSERT_TRUE(session.ok()) << session.status();
-    ASSERT_TRUE((*session)->RunTarget(step.initialize).ok());
+    ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(graph, devices_));
+    ASSERT_TRUE(session->RunTarget(step.initialize).ok());
     for (int i = 0; i < 300; ++i) {
       const Tensor x = Random({16, 2});
       Tensor y(DType::kFloat32, {16});
       for (int k = 0; k < 16; ++k) y.data<float>()[k] = 0.5f * x.data<float>()[2 * k] - x.data<float>()[2 * k + 1];
-      ASSERT_TRUE((*session)
-                      ->Run({{step.towers[0].batch["image"], x}, {step.towers[0].batch["label"], y}}, {}, {step.update})
-                      .ok());
+      ASSERT_TRUE(
+          session->Run({{step.towers[0].batch["image"], x}, {step.towers[0].batch["label"], y}}, {}, {step.update})
+              .ok());
     }
-    found[scaled] = (*session)->ReadVariable(step.towers[0].variables[0])->ToDoubles();
+    found[scaled] = session->ReadVariable(step.towers[0].variables[0])->ToDoubles();
   }
   EXPECT_EQ(found[false], std::vector<double>(2, 0.0));
   EXPECT_NEAR(found[true][0], 0.5, 5e-3);

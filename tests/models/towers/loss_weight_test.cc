@@ -1,7 +1,4 @@
 // Losses that state their weights: the mean over all tokens of a step, whatever tower they are in.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 #include <random>
@@ -19,7 +16,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "optim/descent.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::models {
 namespace {

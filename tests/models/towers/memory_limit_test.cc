@@ -1,8 +1,5 @@
 // Training within a limit of memory: the same bits from less.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "framework/compiler/plan_report.h"
@@ -50,18 +47,16 @@ class MemoryLimitTest : public ModelTest {
     training->graph.set_seed(3);
     training->step = ReplicateTowers(Scope(training->graph), devices, of.fields, of.model,
                                      optim::Momentum({.learning_rate = 0.05}), of.options);
-    auto session = Session::Create(training->graph, devices, {.arena_limit = arena_limit});
-    EXPECT_TRUE(session.ok()) << session.status();
-    training->session = *std::move(session);
+    auto session = ValueOf(Session::Create(training->graph, devices, {.arena_limit = arena_limit}));
+    training->session = std::move(session);
     std::vector<FeedSpec> feeds;
     for (const TrainTower& tower : training->step.towers) {
       for (size_t f = 0; f < of.fields.size(); ++f) {
         feeds.push_back({tower.batch.placeholders()[f], of.fields[f].shape.Insert(0, of.batch)});
       }
     }
-    auto prepared = training->session->Prepare(feeds, {training->step.loss}, {training->step.update});
-    EXPECT_TRUE(prepared.ok()) << prepared.status();
-    training->prepared = *std::move(prepared);
+    auto prepared = ValueOf(training->session->Prepare(feeds, {training->step.loss}, {training->step.update}));
+    training->prepared = std::move(prepared);
     return training;
   }
 

@@ -1,9 +1,6 @@
 // Groups of variables with optimizers of their own, over towers, against PyTorch.
 #include "optim/parameter_groups.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <limits>
 #include <map>
 #include <string>

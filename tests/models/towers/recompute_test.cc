@@ -1,7 +1,5 @@
 // Training with recomputed activations: the same bits from less memory.
 
-#include <gtest/gtest.h>
-
 #include "absl/strings/match.h"
 #include "framework/runtime/session.h"
 #include "models/layers/losses.h"
@@ -40,17 +38,15 @@ class RecomputeTest : public ModelTest {
     training->graph.set_seed(3);
     training->step = ReplicateTowers(Scope(training->graph), devices, ClassifiedFields({edge, edge, 3}), model,
                                      optim::Momentum({.learning_rate = 0.05}), options);
-    auto session = Session::Create(training->graph, devices, {.recompute = recompute});
-    EXPECT_TRUE(session.ok()) << session.status();
-    training->session = *std::move(session);
+    auto session = ValueOf(Session::Create(training->graph, devices, {.recompute = recompute}));
+    training->session = std::move(session);
     std::vector<FeedSpec> feeds;
     for (const TrainTower& tower : training->step.towers) {
       feeds.push_back({tower.batch["image"], {batch, edge, edge, 3}});
       feeds.push_back({tower.batch["label"], {batch}});
     }
-    auto prepared = training->session->Prepare(feeds, {training->step.loss}, {training->step.update});
-    EXPECT_TRUE(prepared.ok()) << prepared.status();
-    training->prepared = *std::move(prepared);
+    auto prepared = ValueOf(training->session->Prepare(feeds, {training->step.loss}, {training->step.update}));
+    training->prepared = std::move(prepared);
     return training;
   }
 

@@ -1,8 +1,6 @@
 // Towers of models with batch normalisation, and batches of which some or all towers get nothing.
 #include "models/towers/replicate_towers.h"
 
-#include <gmock/gmock.h>
-
 #include "framework/base/status.h"
 #include "models/layers/batch_norm.h"
 #include "models/layers/layers.h"
@@ -85,10 +83,10 @@ class Towers : public ModelTest {
       for (int64_t i = 0; i < images.elements(); ++i)
         images.data<float>()[i] += static_cast<float>(4 * i) / images.elements();
       const Tensor labels = Classes(n, 3);
-      const auto expected = Step(one, images, labels, {n}), actual = Step(several, images, labels, examples);
-      ASSERT_TRUE(expected.ok()) << expected.status();
+      ASSERT_OK_AND_ASSIGN(const auto expected, Step(one, images, labels, {n}),
+                           actual = Step(several, images, labels, examples));
       ASSERT_TRUE(actual.ok()) << actual.status();
-      EXPECT_NEAR(*actual, *expected, 1e-3 * *expected);
+      EXPECT_NEAR(*actual, expected, 1e-3 * expected);
     }
     for (const Variable& variable : one.graph->variables()) {
       const std::vector<double> expected = Value(one, variable.name()), actual = Value(several, variable.name());
@@ -237,17 +235,15 @@ TEST_F(Towers, OfTwoModelsInOneGraph) {
   const TrainStep a = replicate("a"), b = replicate("b");
   EXPECT_EQ(a.towers[0].variables.size(), b.towers[0].variables.size());
   EXPECT_EQ(b.towers[1].variables[0].name(), "b/conv1/weights");
-  const auto session = Session::Create(graph_, devices);
-  ASSERT_TRUE(session.ok()) << session.status();
-  ASSERT_TRUE((*session)->RunTarget(b.initialize).ok());
+  ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(graph_, devices));
+  ASSERT_TRUE(session->RunTarget(b.initialize).ok());
   for (const TrainStep* step : {&a, &b}) {
     std::vector<Feed> feeds;
     for (const TrainTower& tower : step->towers) {
       feeds.push_back({tower.batch["image"], Random({2, kHeight, kWidth, kChannels})});
       feeds.push_back({tower.batch["label"], Classes(2, 3)});
     }
-    const auto loss = (*session)->Run(feeds, {step->loss}, {step->update});
-    EXPECT_TRUE(loss.ok()) << loss.status();
+    EXPECT_EQ(session->Run(feeds, {step->loss}, {step->update}).status(), absl::OkStatus());
   }
 }
 

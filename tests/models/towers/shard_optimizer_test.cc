@@ -1,7 +1,4 @@
 // Optimizers whose state is divided among towers, against the same ones that each tower has whole.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <memory>
 #include <random>
@@ -30,7 +27,7 @@
 #include "optim/parameter_groups.h"
 #include "optim/rmsprop.h"
 #include "tests/framework/base/same_bits.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 #include "tests/models/classified_fields.h"
 
 namespace belfry::models {
@@ -192,10 +189,9 @@ TEST(ShardedOptimizer, ASnapshotOfSomePartsIsRefused) {
   const optim::Momentum momentum({.learning_rate = 0.1, .momentum = 0.9});
   Training run;
   ASSERT_EQ(run.Open(DeviceSet::Open("cpu:2"), momentum, Sharded(true)), absl::OkStatus());
-  const auto parts = ReadSlotParts(*run.session);
-  ASSERT_TRUE(parts.ok()) << parts.status();
+  ASSERT_OK_AND_ASSIGN(const auto parts, ReadSlotParts(*run.session));
   Snapshot snapshot;
-  const absl::Status twice = snapshot.Take(*run.session, *parts);
+  const absl::Status twice = snapshot.Take(*run.session, parts);
   EXPECT_EQ(twice.code(), absl::StatusCode::kFailedPrecondition) << twice;
   const std::vector<SlotPart> foreign = {{"no/such/slot", 0, Tensor(DType::kFloat32, {1})}};
   EXPECT_THAT(std::string(snapshot.Take(*run.session, foreign).message()), HasSubstr("no/such/slot"));
@@ -224,9 +220,8 @@ TEST(ShardedOptimizer, UpdatesAreReadThroughTheVariablesOnly) {
     feeds.push_back({tower.batch["image"], {4, Training::kFeatures}});
     feeds.push_back({tower.batch["label"], {4}});
   }
-  const auto prepared = training.session->Prepare(feeds, {}, {training.step.update});
-  ASSERT_TRUE(prepared.ok()) << prepared.status();
-  const Program& program = (*prepared)->plan().program;
+  ASSERT_OK_AND_ASSIGN(const auto prepared, training.session->Prepare(feeds, {}, {training.step.update}));
+  const Program& program = prepared->plan().program;
   int updates = 0;
   for (const ProgramNode& node : program.nodes) {
     updates += Updates(node) ? 1 : 0;

@@ -1,7 +1,4 @@
 // Training of embeddings: sparse gradients from the model to the optimizer's slots.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,7 +17,7 @@
 #include "optim/lars.h"
 #include "optim/rmsprop.h"
 #include "tests/framework/base/same_bits.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::models {
 namespace {
@@ -64,18 +61,16 @@ Trained Train(const optim::Optimizer& optimizer, int towers, bool dense, uint64_
   graph.set_seed(5);
   const DeviceSet devices = DeviceSet::Open(absl::StrCat("cpu:", towers), {.cpu_threads = 1}).value();
   const TrainStep step = ReplicateTowers(Scope(graph), devices, kFields, Model(dense), optimizer, options);
-  const auto session = Session::Create(graph, devices);
-  EXPECT_TRUE(session.ok()) << session.status();
-  EXPECT_TRUE((*session)->RunTarget(step.initialize).ok());
+  const auto session = ValueOf(Session::Create(graph, devices));
+  EXPECT_TRUE(session->RunTarget(step.initialize).ok());
   std::mt19937_64 random(seed);
   std::vector<FeedSpec> specs;
   for (int t = 0; t < towers; ++t) {
     const data::TowerRange range = data::RangeOfTower(batch, towers, t);
     for (const FeedSpec& spec : step.towers[t].batch.FeedSpecs(range.count)) specs.push_back(spec);
   }
-  auto prepared = (*session)->Prepare(specs, {step.loss}, {step.update});
-  EXPECT_TRUE(prepared.ok()) << prepared.status();
-  for (const ProgramNode& node : (*prepared)->plan().program.nodes) ++outcome.ops[node.op->name];
+  auto prepared = ValueOf(session->Prepare(specs, {step.loss}, {step.update}));
+  for (const ProgramNode& node : prepared->plan().program.nodes) ++outcome.ops[node.op->name];
   for (int i = 0; i < 5; ++i) {
     Tensor ids(DType::kInt32, {batch, kIds}), users(DType::kInt64, {batch}), y(DType::kFloat32, {batch});
     for (int64_t n = 0; n < ids.elements(); ++n) ids.data<int32_t>()[n] = static_cast<int32_t>(random() % (kRows / 2));
@@ -88,13 +83,11 @@ Trained Train(const optim::Optimizer& optimizer, int towers, bool dense, uint64_
       feeds.push_back(Tensor::Of(users.span<int64_t>().subspan(first, count), {count}));
       feeds.push_back(Tensor::Of(y.span<float>().subspan(first, count), {count}));
     }
-    const absl::Status status = (*prepared)->Run(feeds);
-    EXPECT_TRUE(status.ok()) << status;
-    outcome.losses.push_back((*prepared)->fetched(0).scalar<float>());
+    EXPECT_EQ(prepared->Run(feeds), absl::OkStatus());
+    outcome.losses.push_back(prepared->fetched(0).scalar<float>());
   }
   for (const Variable& variable : graph.variables()) {
-    if (variable.replica() == 0)
-      outcome.variables[variable.name()] = (*session)->ReadVariable(variable).value().Clone();
+    if (variable.replica() == 0) outcome.variables[variable.name()] = session->ReadVariable(variable).value().Clone();
   }
   return outcome;
 }

@@ -1,8 +1,5 @@
 #include "models/towers/summaries.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -45,9 +42,7 @@ class Summaries : public ::testing::TestWithParam<VariableUpdate> {
                             {.variable_update = GetParam()});
     summaries_ = AddTrainSummaries(Scope(graph_), step_, options);
     ASSERT_TRUE(graph_.status().ok()) << graph_.status();
-    auto session = Session::Create(graph_, devices_);
-    ASSERT_TRUE(session.ok()) << session.status();
-    session_ = *std::move(session);
+    ASSERT_OK_AND_ASSIGN(session_, Session::Create(graph_, devices_));
     ASSERT_TRUE(session_->RunTarget(step_.initialize).ok());
     for (const auto& [gradient, variable, indices] : step_.gradients) {
       before_[variable.name()] = session_->ReadVariable(variable).value().ToDoubles();
@@ -60,14 +55,12 @@ class Summaries : public ::testing::TestWithParam<VariableUpdate> {
     }
     std::vector<Output> fetches = summaries_;
     fetches.push_back(step_.loss);
-    auto values = session_->Run(feeds, fetches, {step_.update});
-    ASSERT_TRUE(values.ok()) << values.status();
-    loss_ = values->back().scalar<float>();
-    values->pop_back();
-    for (size_t i = 0; i < summaries_.size(); ++i) values_[summaries_[i].node->name()] = (*values)[i];
-    auto fetched = ops::ReadSummaries(summaries_, *values);
-    ASSERT_TRUE(fetched.ok()) << fetched.status();
-    for (const auto& [tag, value] : fetched->scalars) scalars_[tag] = value;
+    ASSERT_OK_AND_ASSIGN(auto values, session_->Run(feeds, fetches, {step_.update}));
+    loss_ = values.back().scalar<float>();
+    values.pop_back();
+    for (size_t i = 0; i < summaries_.size(); ++i) values_[summaries_[i].node->name()] = values[i];
+    ASSERT_OK_AND_ASSIGN(auto fetched, ops::ReadSummaries(summaries_, values));
+    for (const auto& [tag, value] : fetched.scalars) scalars_[tag] = value;
   }
   std::vector<std::string> Nodes() const {
     std::vector<std::string> names;
@@ -165,12 +158,11 @@ TEST(SummariesOfASparseGradient, AreOfItsRows) {
     feeds.push_back({tower.batch["label"], Tensor::Of<int32_t>({0, 1, 1})});
   }
   const std::vector<double> before = session->ReadVariable(table).value().ToDoubles();
-  const auto values = session->Run(feeds, {*histogram}, {step.update});
-  ASSERT_TRUE(values.ok()) << values.status();
+  ASSERT_OK_AND_ASSIGN(const auto values, session->Run(feeds, {*histogram}, {step.update}));
   const std::vector<double> after = session->ReadVariable(table).value().ToDoubles();
   double moved = 0, sum = 0, largest = 0;
   for (size_t i = 0; i < after.size(); ++i) moved += (before[i] - after[i]) / kRate;
-  for (const double value : (*values)[0].ToDoubles()) {
+  for (const double value : values[0].ToDoubles()) {
     sum += value;
     largest = std::max(largest, std::fabs(value));
   }

@@ -1,6 +1,4 @@
 // Statistics of batch norm over all towers, against those of one batch in float64.
-#include <gmock/gmock.h>
-
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -95,11 +93,10 @@ void ExpectEqualsOneBatch(const Batches& batches) {
   const double near = 8 * rounding + 2 * rounding * std::abs(mean) / std::sqrt(variance);
   double moving_mean = 0, moving_variance = 1;
   for (int s = 0; s < 2; ++s) {
-    const auto fetched = session->Run(feeds, fetches, {step.update});
-    ASSERT_TRUE(fetched.ok()) << fetched.status();
+    ASSERT_OK_AND_ASSIGN(const auto fetched, session->Run(feeds, fetches, {step.update}));
     size_t at = 0;
     for (size_t t = 0; t < batches.examples.size(); ++t) {
-      const std::vector<double> y = (*fetched)[2 * t].ToDoubles(), dx = (*fetched)[2 * t + 1].ToDoubles();
+      const std::vector<double> y = fetched[2 * t].ToDoubles(), dx = fetched[2 * t + 1].ToDoubles();
       const double share = static_cast<double>(batches.examples[t]) / static_cast<double>(batches.x.size());
       for (size_t i = 0; i < y.size(); ++i, ++at) {
         EXPECT_NEAR(y[i], expected.y[at], near) << "tower " << t << ", x = " << batches.x[at];

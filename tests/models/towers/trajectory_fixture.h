@@ -10,13 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/runtime/session.h"
-#include "gtest/gtest.h"
 #include "models/towers/replicate_towers.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "tests/fake_gpu/fake_gpu.h"
+#include "tests/main/testing.h"
 
 namespace belfry::models {
 

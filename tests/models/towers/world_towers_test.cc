@@ -1,7 +1,4 @@
 // Towers of several processes, against the same towers in one: the same bits of variables and losses.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <functional>
 #include <map>
@@ -28,7 +25,7 @@
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/framework/collective/fake_world.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 #include "tests/models/classified_fields.h"
 
 namespace belfry::models {
@@ -205,10 +202,9 @@ class WorldTowers : public testing::TestWithParam<std::pair<std::string, Case>> 
     const Data data(TestRandom());
     Case one_process = c;
     one_process.options.shard_optimizer = false;
-    auto expected = Train(one_process, data, 0, c.towers, MakeLocalCollective);
-    ASSERT_TRUE(expected.ok()) << expected.status();
+    ASSERT_OK_AND_ASSIGN(auto expected, Train(one_process, data, 0, c.towers, MakeLocalCollective));
     if (c.options.shard_optimizer) {
-      std::erase_if(expected->variables, [](const auto& entry) {
+      std::erase_if(expected.variables, [](const auto& entry) {
         return absl::EndsWith(entry.first, "/Momentum") || absl::EndsWith(entry.first, "/Adam") ||
                absl::EndsWith(entry.first, "/Adam_1");
       });
@@ -217,18 +213,17 @@ class WorldTowers : public testing::TestWithParam<std::pair<std::string, Case>> 
     c.options.micro_batches = series;
     for (const std::vector<int>& layout : layouts) {
       SCOPED_TRACE(absl::StrCat(absl::StrJoin(layout, " + "), ", in series of ", series));
-      const auto actual = TrainInWorld(c, data, layout, open);
-      ASSERT_TRUE(actual.ok()) << actual.status();
-      for (size_t p = 0; p < actual->size(); ++p) {
-        const Outcome& outcome = (*actual)[p];
-        EXPECT_EQ(std::memcmp(outcome.losses.data(), expected->losses.data(), kSteps * sizeof(float)), 0)
+      ASSERT_OK_AND_ASSIGN(const auto actual, TrainInWorld(c, data, layout, open));
+      for (size_t p = 0; p < actual.size(); ++p) {
+        const Outcome& outcome = actual[p];
+        EXPECT_EQ(std::memcmp(outcome.losses.data(), expected.losses.data(), kSteps * sizeof(float)), 0)
             << "process " << p << ": " << absl::StrJoin(outcome.losses, " ") << " instead of "
-            << absl::StrJoin(expected->losses, " ");
+            << absl::StrJoin(expected.losses, " ");
         // One device has the slots whole.
         if (c.options.moving_average == 0 && !(c.options.shard_optimizer && series > 1)) {
-          ASSERT_EQ(outcome.variables.size(), expected->variables.size()) << "process " << p;
+          ASSERT_EQ(outcome.variables.size(), expected.variables.size()) << "process " << p;
         }
-        for (const auto& [name, value] : expected->variables) {
+        for (const auto& [name, value] : expected.variables) {
           // Unless they are synchronised, the moving averages of batch normalisation are those of tower 0.
           if (p > 0 && !synchronised && name.find("moving") != std::string::npos) continue;
           if (p > 0 && absl::EndsWith(name, "/ExponentialMovingAverage")) continue;  // of tower 0

@@ -4,8 +4,6 @@
 #include <fstream>
 #include <map>
 
-#include <gmock/gmock.h>
-
 #include "absl/strings/str_cat.h"
 #include "models/networks/pictures/picture_networks.h"
 #include "models/networks/text_encoder.h"
@@ -83,11 +81,10 @@ const Tensor& Named(const std::vector<io::NamedTensor>& tensors, const std::stri
 TEST_F(ForeignWeights, OfTorchvisionsResNet) {
   AddResNet50();
   DeepResNet(scope_, Images(64, 64, 3), 50, {.classes = 10});
-  const auto ours = OurWeights(theirs_, network_);
-  ASSERT_TRUE(ours.ok()) << ours.status();
+  ASSERT_OK_AND_ASSIGN(const auto ours, OurWeights(theirs_, network_));
   EXPECT_EQ(network_, "ResNet of torchvision");
-  ExpectTheGraphs(*ours);
-  const Tensor &filter = Their("layer2.3.conv2.weight"), &turned = Named(*ours, "stage2/block4/conv2/weights");
+  ExpectTheGraphs(ours);
+  const Tensor &filter = Their("layer2.3.conv2.weight"), &turned = Named(ours, "stage2/block4/conv2/weights");
   for (int64_t k = 0; k < 128; k += 31) {
     for (int64_t c = 0; c < 128; c += 17) {
       for (int64_t at = 0; at < 9; ++at) {
@@ -95,9 +92,9 @@ TEST_F(ForeignWeights, OfTorchvisionsResNet) {
       }
     }
   }
-  const Tensor &dense = Their("fc.weight"), &transposed = Named(*ours, "logits/weights");
+  const Tensor &dense = Their("fc.weight"), &transposed = Named(ours, "logits/weights");
   for (int64_t i = 0; i < 10; ++i) ASSERT_EQ(transposed.data<float>()[17 * 10 + i], dense.data<float>()[i * 2048 + 17]);
-  EXPECT_TRUE(SameBits(Named(*ours, "conv1/bn/moving_variance"), Their("bn1.running_var")));
+  EXPECT_TRUE(SameBits(Named(ours, "conv1/bn/moving_variance"), Their("bn1.running_var")));
 }
 
 TEST_F(ForeignWeights, OfGpt2) {
@@ -127,11 +124,10 @@ TEST_F(ForeignWeights, OfGpt2) {
       const Output tokens = ops::Placeholder(scope_, DType::kInt32, {Shape::kUnknown, Shape::kUnknown});
       Transformer(scope_, tokens, {.vocabulary = 50, .length = 20, .layers = 2, .heads = 3, .width = 12});
     }
-    const auto ours = OurWeights(theirs_, network_);
-    ASSERT_TRUE(ours.ok()) << ours.status();
+    ASSERT_OK_AND_ASSIGN(const auto ours, OurWeights(theirs_, network_));
     EXPECT_EQ(network_, "GPT-2 of Hugging Face");
-    ExpectTheGraphs(*ours);
-    EXPECT_TRUE(SameBits(Named(*ours, "layer1/mlp/hidden/weights"), Their(prefix + "h.1.mlp.c_fc.weight")));
+    ExpectTheGraphs(ours);
+    EXPECT_TRUE(SameBits(Named(ours, "layer1/mlp/hidden/weights"), Their(prefix + "h.1.mlp.c_fc.weight")));
   }
 }
 
@@ -169,11 +165,10 @@ TEST_F(ForeignWeights, OfBert) {
       TextEncoder(scope_, tokens, {}, {},
                   {.vocabulary = 30, .length = 9, .layers = 2, .heads = 2, .width = 6, .hidden = 10});
     }
-    const auto ours = OurWeights(theirs_, network_);
-    ASSERT_TRUE(ours.ok()) << ours.status();
+    ASSERT_OK_AND_ASSIGN(const auto ours, OurWeights(theirs_, network_));
     EXPECT_EQ(network_, "BERT of Hugging Face");
-    ExpectTheGraphs(*ours);
-    const Tensor& joined = Named(*ours, "layer1/attention/qkv/weights");
+    ExpectTheGraphs(ours);
+    const Tensor& joined = Named(ours, "layer1/attention/qkv/weights");
     const Tensor& key = Their(prefix + "encoder.layer.1.attention.self.key.weight");
     for (int64_t in = 0; in < 6; ++in) {
       for (int64_t out = 0; out < 6; ++out) {
@@ -195,11 +190,10 @@ TEST_F(ForeignWeights, OfBert) {
 TEST_F(ForeignWeights, LeavesOthersAsTheyAre) {
   Add("layer0/mlp/hidden/weights", {3, 4});
   Add("conv1.weight", {2});
-  const auto ours = OurWeights(theirs_, network_);
-  ASSERT_TRUE(ours.ok());
+  ASSERT_OK_AND_ASSIGN(const auto ours, OurWeights(theirs_, network_));
   EXPECT_EQ(network_, "");
-  ASSERT_EQ(ours->size(), 2u);
-  EXPECT_EQ((*ours)[0].name, "layer0/mlp/hidden/weights");
+  ASSERT_EQ(ours.size(), 2u);
+  EXPECT_EQ(ours[0].name, "layer0/mlp/hidden/weights");
 }
 
 TEST_F(ForeignWeights, SaysWhatDoesNotFit) {
@@ -219,11 +213,11 @@ TEST_F(ForeignWeights, InSeveralFiles) {
     std::ofstream(index) << text;
     return ReadWeightFiles(index);
   };
-  const auto both = read(R"({"metadata": {}, "weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})");
-  ASSERT_TRUE(both.ok()) << both.status();
-  ASSERT_EQ(both->size(), 2u);
-  EXPECT_TRUE(SameBits(Named(*both, "a"), a));
-  EXPECT_TRUE(SameBits(Named(*both, "b"), b));
+  ASSERT_OK_AND_ASSIGN(const auto both,
+                       read(R"({"metadata": {}, "weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})"));
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_TRUE(SameBits(Named(both, "a"), a));
+  EXPECT_TRUE(SameBits(Named(both, "b"), b));
   EXPECT_THAT(std::string(read(R"({"weight_map": {"c": "1.safetensors"}})").status().message()),
               HasSubstr("1.safetensors has no 'c'"));
   EXPECT_THAT(std::string(read(R"({"weight_map": {"c": "../1.safetensors"}})").status().message()),

@@ -1,6 +1,3 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +8,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/value.h"
 
 namespace belfry::ops {
@@ -93,9 +91,8 @@ TEST(Dropout, TheGradientHasTheSameMask) {
   Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output x = Fill(scope, {11, 7}, 1), y = Dropout(scope, x, 0.4);
-  const auto gradients = Gradients(scope, {y}, {x});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
-  EXPECT_EQ(Value((*gradients)[0])->ToDoubles(), Value(y)->ToDoubles());
+  ASSERT_OK_AND_ASSIGN(const auto gradients, Gradients(scope, {y}, {x}));
+  EXPECT_EQ(Value(gradients[0])->ToDoubles(), Value(y)->ToDoubles());
 }
 
 }  // namespace

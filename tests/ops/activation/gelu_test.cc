@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -8,6 +6,7 @@
 
 #include "framework/compiler/eager.h"
 #include "ops/builtin_ops.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 #include "tests/ops/harness/special_values.h"
 

@@ -1,7 +1,4 @@
 // Attention beside the ops that it replaces, and on inputs that the cases do not cover.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -43,9 +40,7 @@ class AttentionTest : public testing::Test {
     EXPECT_TRUE(dx.ok()) << dx.status();
     std::vector<Output> fetches = {y};
     if (dx.ok()) fetches.insert(fetches.end(), dx->begin(), dx->end());
-    const auto values = harness::Evaluate(fetches, feeds_);
-    EXPECT_TRUE(values.ok()) << values.status();
-    return *values;
+    return ValueOf(harness::Evaluate(fetches, feeds_));
   }
 
   Graph graph_{BuiltinOps()};
@@ -203,9 +198,8 @@ TEST(Rotary, KeepsScoresThatDependOnTheDistanceOnly) {
   for (const int64_t offset : {0, 5, 1000}) {
     const Output rotated_a = Rotary(scope, Const(scope, a), {.offset = offset + 3});
     const Output rotated_b = Rotary(scope, Const(scope, b), {.offset = offset});
-    const auto score = harness::Evaluate({Sum(scope, Mul(scope, rotated_a, rotated_b))}, {});
-    ASSERT_TRUE(score.ok()) << score.status();
-    scores.push_back((*score)[0].ToDoubles()[0]);
+    ASSERT_OK_AND_ASSIGN(const auto score, harness::Evaluate({Sum(scope, Mul(scope, rotated_a, rotated_b))}, {}));
+    scores.push_back(score[0].ToDoubles()[0]);
   }
   EXPECT_NEAR(scores[1], scores[0], 1e-5);
   EXPECT_NEAR(scores[2], scores[0], 1e-5);

@@ -1,6 +1,4 @@
 // Attention on GPUs by TF32 against the CPU's, for heads of each kind of width.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <string>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "tests/fake_gpu/test_gpus.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 
 namespace belfry::ops {
@@ -63,18 +62,15 @@ TEST_P(GpuTf32Test, Attention) {
   AttentionOptions options{.causal = p.causal};
   if (p.masked) options.mask = Waves({p.t, p.s}, 0.9);
   const Output y = Attention(scope_, q, k, v, options);
-  const auto gradients = Gradients(scope_, {Mul(scope_, y, y)}, {q, k, v});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  ASSERT_OK_AND_ASSIGN(const auto gradients, Gradients(scope_, {Mul(scope_, y, y)}, {q, k, v}));
   std::vector<NodeRun> trace;
-  const auto values = harness::Evaluate(*gradients, {}, &trace);
-  ASSERT_TRUE(values.ok()) << values.status();
+  ASSERT_EQ(harness::Evaluate(gradients, {}, &trace).status(), absl::OkStatus());
   int compared = 0;
   for (const NodeRun& run : trace) {
     if (!absl::StartsWith(run.node->op().name, "Attention")) continue;
-    const auto outputs = harness::RunKernel(run, {}, &devices_.device(1));
-    ASSERT_TRUE(outputs.ok()) << outputs.status();
-    for (size_t i = 0; i < outputs->size(); ++i) {
-      ExpectNear((*outputs)[i], run.outputs[i], absl::StrCat("output ", i, " of ", run.node->op().name));
+    ASSERT_OK_AND_ASSIGN(const auto outputs, harness::RunKernel(run, {}, &devices_.device(1)));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      ExpectNear(outputs[i], run.outputs[i], absl::StrCat("output ", i, " of ", run.node->op().name));
     }
     ++compared;
   }

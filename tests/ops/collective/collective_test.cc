@@ -1,9 +1,6 @@
 // Gradients of collectives, for losses that several towers train together.
 #include <cmath>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "framework/base/status.h"
 #include "framework/graph/gradients.h"
 #include "framework/runtime/session.h"
@@ -11,6 +8,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/collective.h"
 #include "ops/math.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops {
 namespace {
@@ -54,8 +52,7 @@ absl::StatusOr<std::vector<Tensor>> Slopes(Reduction reduction, const std::strin
 class AllReduceGradient : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(AllReduceGradient, OfAMeanIsTheMean) {
-  const auto slopes = Slopes(Reduction::kMean, GetParam(), kTowers);
-  ASSERT_TRUE(slopes.ok()) << slopes.status();
+  ASSERT_OK_AND_ASSIGN(const auto slopes, Slopes(Reduction::kMean, GetParam(), kTowers));
   for (int i = 0; i < 2; ++i) {
     double mean = 0, slope = 0, weights = 0;
     for (int r : {0, 2}) {
@@ -64,24 +61,22 @@ TEST_P(AllReduceGradient, OfAMeanIsTheMean) {
     }
     mean /= weights;
     for (int r : {0, 2}) slope += kWeights[r] * kFactors[r] * 2 * mean / weights;
-    for (int r = 0; r < kTowers; ++r) EXPECT_NEAR((*slopes)[r].ToDoubles()[i], slope, 1e-6) << "tower " << r;
+    for (int r = 0; r < kTowers; ++r) EXPECT_NEAR(slopes[r].ToDoubles()[i], slope, 1e-6) << "tower " << r;
   }
 }
 
 TEST_P(AllReduceGradient, OfASumIsTheSum) {
-  const auto slopes = Slopes(Reduction::kSum, GetParam(), kTowers);
-  ASSERT_TRUE(slopes.ok()) << slopes.status();
+  ASSERT_OK_AND_ASSIGN(const auto slopes, Slopes(Reduction::kSum, GetParam(), kTowers));
   for (int i = 0; i < 2; ++i) {
     const double sum = 2 * kX[0].data<double>()[i] + kX[2].data<double>()[i];
     const double slope = (kFactors[0] + kFactors[1] + kFactors[2]) * 2 * sum;
-    for (int r = 0; r < kTowers; ++r) EXPECT_NEAR((*slopes)[r].ToDoubles()[i], slope, 1e-9) << "tower " << r;
+    for (int r = 0; r < kTowers; ++r) EXPECT_NEAR(slopes[r].ToDoubles()[i], slope, 1e-9) << "tower " << r;
   }
 }
 
 TEST_P(AllReduceGradient, OfOneTowerIsItsOwn) {
-  const auto slopes = Slopes(Reduction::kMean, GetParam(), 1);
-  ASSERT_TRUE(slopes.ok()) << slopes.status();
-  EXPECT_THAT((*slopes)[0].ToDoubles(), ::testing::ElementsAre(1, 4));
+  ASSERT_OK_AND_ASSIGN(const auto slopes, Slopes(Reduction::kMean, GetParam(), 1));
+  EXPECT_THAT(slopes[0].ToDoubles(), ::testing::ElementsAre(1, 4));
 }
 
 TEST_P(AllReduceGradient, OfABroadcastIsAnError) {

@@ -1,6 +1,4 @@
 // Depthwise convolutions in float32 beside plain loops in float64.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,8 +1,7 @@
-#include <gtest/gtest.h>
-
 #include "ops/convolution/engines_impl.h"
 #include "ops/onednn/primitive.h"
 #include "ops/winograd/winograd_impl.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops {
 namespace {

@@ -1,6 +1,4 @@
 // The warning of a convolution for which the GPU's library has no kernel; fake GPUs have no library at all.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
@@ -11,6 +9,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "tests/fake_gpu/fake_gpu.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 
 namespace belfry::ops {

@@ -1,7 +1,5 @@
 // The code around a library's GPU kernels, on fake GPUs with a library: the library is used, except where its results
 // differ from ours. Op cases compare the results with the CPU's.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <random>
 
@@ -13,7 +11,7 @@
 #include "ops/nn.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/fake_gpu/fake_libraries.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 
 namespace belfry::ops {
@@ -38,8 +36,7 @@ class GpuLibrariesTest : public testing::Test {
     EXPECT_TRUE(gradients.ok()) << gradients.status();
     if (!gradients.ok()) return -1;
     std::vector<NodeRun> trace;
-    const auto values = harness::Evaluate({y, (*gradients)[0]}, {}, &trace);
-    EXPECT_TRUE(values.ok()) << values.status();
+    EXPECT_EQ(harness::Evaluate({y, (*gradients)[0]}, {}, &trace).status(), absl::OkStatus());
     const auto node = std::find_if(trace.begin(), trace.end(),
                                    [&](const NodeRun& run) { return absl::string_view(run.node->op().name) == op; });
     EXPECT_NE(node, trace.end()) << op;

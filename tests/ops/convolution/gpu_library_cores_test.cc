@@ -1,7 +1,5 @@
 // The library's kernels for batch normalisation, pooling and attention, tested against the CPU's even if they are not
 // the fastest.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -21,7 +19,7 @@
 #include "ops/nn.h"
 #include "ops/pooling/pool_impl.h"
 #include "tests/fake_gpu/test_gpus.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 
 namespace belfry::ops {
@@ -50,8 +48,7 @@ class GpuLibraryCores : public testing::TestWithParam<DType> {
   // The nodes that the fetches need, as run on the CPU.
   std::vector<NodeRun> Run(const std::vector<Output>& fetches) {
     std::vector<NodeRun> trace;
-    const auto values = harness::Evaluate(fetches, {}, &trace);
-    EXPECT_TRUE(values.ok()) << values.status();
+    EXPECT_EQ(harness::Evaluate(fetches, {}, &trace).status(), absl::OkStatus());
     return trace;
   }
   std::vector<NodeRun> RunWithGradient(const Output& y, const Output& x) {
@@ -70,11 +67,10 @@ class GpuLibraryCores : public testing::TestWithParam<DType> {
   void ExpectGives(const absl::StatusOr<LibraryCore>& core, const std::vector<Tensor>& inputs,
                    const std::vector<Tensor>& expected) {
     ASSERT_TRUE(core.ok()) << core.status();
-    const absl::StatusOr<std::vector<Tensor>> outputs = RunCore(*core, inputs, expected);
-    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    ASSERT_OK_AND_ASSIGN(const std::vector<Tensor> outputs, RunCore(*core, inputs, expected));
     const double tolerance = GetParam() == DType::kFloat32 ? 1e-4 : GetParam() == DType::kFloat16 ? 4e-3 : 3e-2;
     for (size_t k = 0; k < expected.size(); ++k) {
-      const std::vector<double> a = (*outputs)[k].ToDoubles(), e = expected[k].ToDoubles();
+      const std::vector<double> a = outputs[k].ToDoubles(), e = expected[k].ToDoubles();
       double largest = 1;
       for (const double value : e) largest = std::max(largest, std::abs(value));
       for (size_t i = 0; i < e.size(); ++i) ASSERT_NEAR(a[i], e[i], tolerance * largest) << "output " << k << "[" << i;
@@ -148,14 +144,13 @@ TEST_P(GpuLibraryCores, BatchNorm) {
     GpuBatchNorm p{.dtype = GetParam(), .n = 5, .pixels = 63, .channels = channels, .epsilon = kEpsilon};
     const Tensor mean = run.outputs[1], inverse = Inverse(run.outputs[2]);
     ExpectGives(MakeLibraryGpuBatchNorm(p, gpu()), run.inputs, {run.outputs[0], mean, inverse});
-    const auto values = harness::Evaluate({relu, sum, addend}, {});
-    ASSERT_TRUE(values.ok());
+    ASSERT_OK_AND_ASSIGN(const auto values, harness::Evaluate({relu, sum, addend}, {}));
     p.relu = true;
-    ExpectGives(MakeLibraryGpuBatchNorm(p, gpu()), run.inputs, {(*values)[0], mean, inverse});
+    ExpectGives(MakeLibraryGpuBatchNorm(p, gpu()), run.inputs, {values[0], mean, inverse});
     p.add = true;
     std::vector<Tensor> inputs = run.inputs;
-    inputs.push_back((*values)[2]);
-    ExpectGives(MakeLibraryGpuBatchNorm(p, gpu()), inputs, {(*values)[1], mean, inverse});
+    inputs.push_back(values[2]);
+    ExpectGives(MakeLibraryGpuBatchNorm(p, gpu()), inputs, {values[1], mean, inverse});
   }
 }
 

@@ -1,8 +1,6 @@
 // Convolution kernels in float32 beside plain loops in float64, on as many threads as the parameter says.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -11,7 +9,7 @@
 
 #include "framework/base/parallel.h"
 #include "ops/convolution/engines/loops_impl.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops {
 

@@ -1,6 +1,4 @@
 // Convolutions with filters of 1 x 1, in float32 beside float64, whose kernels are others.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -13,7 +11,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "ops/onednn/primitive.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 
 namespace belfry::ops {
@@ -43,9 +41,7 @@ class PointwiseTest : public testing::TestWithParam<int> {
     const Scope scope(graph);
     std::vector<Output> inputs;
     for (const Shape& shape : shapes) inputs.push_back(Const(scope, Values(shape, dtype)));
-    const auto outputs = harness::Evaluate(scope.AddAll(op, inputs), {});
-    EXPECT_TRUE(outputs.ok()) << outputs.status();
-    return outputs.ok() ? *outputs : std::vector<Tensor>();
+    return ValueOf(harness::Evaluate(scope.AddAll(op, inputs), {}));
   }
   // Compares with float64: the error of a sum of n products is within that of n roundings of its largest part.
   void Compare(absl::string_view op, const std::vector<Shape>& shapes, int64_t terms) {

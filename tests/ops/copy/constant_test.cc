@@ -2,9 +2,9 @@
 #include <limits>
 
 #include "framework/base/half.h"
-#include "gtest/gtest.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
+#include "tests/main/testing.h"
 #include "tests/ops/copy/evaluate.h"
 
 namespace belfry {

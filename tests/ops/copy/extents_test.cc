@@ -1,14 +1,12 @@
 #include "ops/extents.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/random.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops {
 namespace {
@@ -42,9 +40,8 @@ TEST_F(ExtentsTest, AreKnownWhenAPlanIsMade) {
   const Extent n = Extent::Of(x, 0), t = Extent::Of(x, 1);
   const Output y = Reshape(scope_, Square(scope_, Reshape(scope_, x, {n, t, 2, -1})), {t, n, 6});
   EXPECT_EQ(y.shape(), Shape({-1, -1, 6}));
-  const auto result = Run(x, Tensor(DType::kFloat32, {3, 5, 6}), y);
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ((*result)[0].shape(), Shape({5, 3, 6}));
+  ASSERT_OK_AND_ASSIGN(const auto result, Run(x, Tensor(DType::kFloat32, {3, 5, 6}), y));
+  EXPECT_EQ(result[0].shape(), Shape({5, 3, 6}));
 }
 
 TEST_F(ExtentsTest, ThatCannotBeAreErrorsOfThePlan) {
@@ -69,9 +66,8 @@ TEST_F(ExtentsTest, TakeNoSecondOneToInfer) {
 TEST_F(ExtentsTest, OfNoiseMayBeThoseOfTheBatch) {
   const Output x = Placeholder(scope_, DType::kFloat32, {-1, 3});
   const Output noise = RandomNormal(scope_, {Extent::Of(x, 0), 64});
-  const auto result = Run(x, Tensor(DType::kFloat32, {7, 3}), noise);
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ((*result)[0].shape(), Shape({7, 64}));
+  ASSERT_OK_AND_ASSIGN(const auto result, Run(x, Tensor(DType::kFloat32, {7, 3}), noise));
+  EXPECT_EQ(result[0].shape(), Shape({7, 64}));
 }
 
 TEST_F(ExtentsTest, NoiseOfTowersIsPartOfThatOfTheBatch) {

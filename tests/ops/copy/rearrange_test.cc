@@ -4,10 +4,10 @@
 
 #include "absl/strings/match.h"
 #include "framework/graph/gradients.h"
-#include "gtest/gtest.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "tests/main/testing.h"
 #include "tests/ops/copy/evaluate.h"
 
 namespace belfry {

@@ -2,9 +2,8 @@
 #include <random>
 
 #include "framework/base/parallel.h"
-#include "gtest/gtest.h"
 #include "ops/copy/strided_copy_impl.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops {
 namespace {
@@ -55,10 +54,9 @@ void TestRandomCopies(int64_t most_elements) {
     std::vector<T> from(from_size), to(to_size + 3), expected(to_size + 3);
     for (T& value : from) value = static_cast<T>(random());
     NaiveCopy(axes, 0, from.data() + from_offset, expected.data() + 3);
-    const auto copy = StridedCopy::Make(sizeof(T), axes, from_offset, 3);
-    ASSERT_TRUE(copy.ok()) << copy.status();
+    ASSERT_OK_AND_ASSIGN(const auto copy, StridedCopy::Make(sizeof(T), axes, from_offset, 3));
     ScopedParallelThreads threads(static_cast<int>(draw(1, 3)));
-    copy->Run(from.data(), to.data());
+    copy.Run(from.data(), to.data());
     ASSERT_EQ(to, expected) << "trial " << trial;
   }
 }
@@ -74,9 +72,8 @@ TEST(StridedCopyTest, TransposesWithRaggedTiles) {
   for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{{3, 50'000}, {50'000, 3}, {333, 517}}) {
     std::vector<float> from(rows * columns), to(rows * columns);
     std::iota(from.begin(), from.end(), 0.f);
-    const auto copy = StridedCopy::Make(4, {{columns, 1, rows}, {rows, columns, 1}});
-    ASSERT_TRUE(copy.ok());
-    copy->Run(from.data(), to.data());
+    ASSERT_OK_AND_ASSIGN(const auto copy, StridedCopy::Make(4, {{columns, 1, rows}, {rows, columns, 1}}));
+    copy.Run(from.data(), to.data());
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < columns; ++c) ASSERT_EQ(to[c * rows + r], from[r * columns + c]);
     }

@@ -2,8 +2,6 @@
 // recommends engines, checks them and compiles code. Only running them needs a GPU.
 #include <cudnn.h>
 #include <dlfcn.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
@@ -18,6 +16,7 @@
 #include "ops/cudnn/convolution_graph_impl.h"
 #include "ops/cudnn/descriptor.h"
 #include "ops/cudnn/pool_graph_impl.h"
+#include "tests/main/testing.h"
 
 namespace belfry::cudnn {
 namespace {
@@ -276,9 +275,8 @@ TEST_P(CudnnPlansTest, CompilesEngines) {
   if (!HasDriver()) GTEST_SKIP() << "no " << BELFRY_CUDA_STUB;
   const auto compiles = [&](const absl::StatusOr<OperationGraph>& graph) {
     ASSERT_TRUE(graph.ok()) << graph.status();
-    absl::StatusOr<Configs> configs = FindConfigs(target(), graph->operations, {});
-    ASSERT_TRUE(configs.ok()) << configs.status();
-    const auto plan = MakePlan(target(), std::move(configs->configs[0]));
+    ASSERT_OK_AND_ASSIGN(Configs configs, FindConfigs(target(), graph->operations, {}));
+    const auto plan = MakePlan(target(), std::move(configs.configs[0]));
     if (plan.ok()) return;  // the driver is not a stub
     EXPECT_THAT(std::string(plan.status().message()), testing::HasSubstr("(34)"));
   };

@@ -1,7 +1,5 @@
 // The accuracy of element-wise ops on CPUs over all exponents, against the C library in long double, and for any number
 // of elements.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -18,6 +16,7 @@
 #include "framework/graph/scope.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 #include "tests/ops/simd/ulps.h"
 
@@ -90,9 +89,8 @@ class Accuracy : public testing::TestWithParam<Op> {
       fetches.push_back(scope.Add(op.name, inputs, op.attrs));
     }
     ASSERT_TRUE(graph.status().ok()) << graph.status();
-    const auto results = harness::Evaluate(fetches, feeds);
-    ASSERT_TRUE(results.ok()) << results.status();
-    for (const Tensor& y : *results) {
+    ASSERT_OK_AND_ASSIGN(const auto results, harness::Evaluate(fetches, feeds));
+    for (const Tensor& y : results) {
       for (int64_t i = 0; i < y.elements(); ++i) {
         const Real exact = op.binary != nullptr ? op.binary(a[i], b[i]) : op.unary(a[i]);
         const double away = simd::Ulps(y.data<T>()[i], exact);

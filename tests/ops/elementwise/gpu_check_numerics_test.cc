@@ -1,6 +1,4 @@
 // CheckNumerics on a GPU: with one and with many threads, in every dtype, also in place.
-#include <gtest/gtest.h>
-
 #include <map>
 
 #include "framework/base/half.h"
@@ -8,6 +6,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "tests/fake_gpu/test_gpus.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 #include "tests/ops/harness/special_values.h"
 

@@ -2,14 +2,12 @@
 #include "ops/math.h"
 #include "ops/builtin_ops.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <vector>
 
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 #include "tests/ops/harness/instance.h"
 #include "tests/ops/harness/special_values.h"
@@ -87,12 +85,12 @@ TEST(FloorDiv, AndFloorModGoTogether) {
     a.data<float>()[i] = random() * 0x1p-21f;
     b.data<float>()[i] = random() * 0x1p-28f + 0x1p-30f;
   }
-  const auto found = harness::Evaluate(
-      {FloorDiv(scope, Const(scope, a), Const(scope, b)), FloorMod(scope, Const(scope, a), Const(scope, b))}, {});
-  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_OK_AND_ASSIGN(const auto found, harness::Evaluate({FloorDiv(scope, Const(scope, a), Const(scope, b)),
+                                                            FloorMod(scope, Const(scope, a), Const(scope, b))},
+                                                           {}));
   for (int64_t i = 0; i < kPairs; ++i) {
     const double x = a.data<float>()[i], y = b.data<float>()[i];
-    const double q = (*found)[0].data<float>()[i], r = (*found)[1].data<float>()[i];
+    const double q = found[0].data<float>()[i], r = found[1].data<float>()[i];
     if (std::abs(q) >= 0x1p24) continue;  // no float holds every such quotient
     EXPECT_NEAR(q * y + r, x, 0x1p-23 * std::abs(y)) << x << " // " << y << " = " << q;
   }
@@ -105,10 +103,9 @@ TEST(Sum, OfManyFloatsIsExactToTheLastPlaces) {
     Graph graph(BuiltinOps());
     const Scope scope(graph);
     const Output in = Placeholder(scope, DType::kFloat32, shape);
-    const auto sums = Evaluate({Sum(scope, in, 0)}, {{in, x}});
-    ASSERT_TRUE(sums.ok()) << sums.status();
+    ASSERT_OK_AND_ASSIGN(const auto sums, Evaluate({Sum(scope, in, 0)}, {{in, x}}));
     const double exact = static_cast<double>(0.1f) * static_cast<double>(shape[0]);
-    for (const double sum : (*sums)[0].ToDoubles()) EXPECT_NEAR(sum / exact, 1, 5e-7);
+    for (const double sum : sums[0].ToDoubles()) EXPECT_NEAR(sum / exact, 1, 5e-7);
   }
 }
 
@@ -116,9 +113,8 @@ TEST(Max, GradientIsSharedByTies) {
   Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output x = Const(scope, {3.0, 1.0, 3.0, 2.0});
-  const auto dx = Gradients(scope, {Max(scope, x)}, {x});
-  ASSERT_TRUE(dx.ok()) << dx.status();
-  EXPECT_THAT(Values((*dx)[0]), ElementsAre(0.5, 0, 0.5, 0));
+  ASSERT_OK_AND_ASSIGN(const auto dx, Gradients(scope, {Max(scope, x)}, {x}));
+  EXPECT_THAT(Values(dx[0]), ElementsAre(0.5, 0, 0.5, 0));
 }
 
 TEST(Reductions, RefuseBadAxes) {
@@ -154,11 +150,10 @@ TEST_P(SecondDerivative, IsThatOfFiniteDifferences) {
   Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output x = Placeholder(scope, DType::kFloat64, {5});
-  const auto dx = Gradients(scope, {GetParam()(scope, x)}, {x});
-  ASSERT_TRUE(dx.ok()) << dx.status();
+  ASSERT_OK_AND_ASSIGN(const auto dx, Gradients(scope, {GetParam()(scope, x)}, {x}));
   const Tensor value = Tensor::Of<double>({0.3, 0.55, 1.25, 0.8, 1.7});
   const absl::Status status =
-      CheckGradients(scope, *dx, {x}, {{x, value}},
+      CheckGradients(scope, dx, {x}, {{x, value}},
                      [](absl::Span<const Output> fetches, const FeedList& feeds) { return Evaluate(fetches, feeds); });
   EXPECT_TRUE(status.ok()) << status;
 }

@@ -1,7 +1,4 @@
 // Values and derivatives where a formula is singular: at 0 and at infinity.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 
@@ -10,6 +7,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 #include "tests/ops/harness/special_values.h"
 

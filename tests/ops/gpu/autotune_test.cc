@@ -1,7 +1,5 @@
 #include "ops/gpu/autotune.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops {
 namespace {

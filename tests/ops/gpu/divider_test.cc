@@ -1,8 +1,8 @@
 #include "ops/gpu/divider_impl.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+
+#include "tests/main/testing.h"
 
 namespace belfry::ops {
 namespace {

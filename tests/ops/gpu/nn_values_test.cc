@@ -1,6 +1,4 @@
 // Inputs of GPU kernels that the cases do not cover: infinities, NaN, ties, labels out of range, large means.
-#include <gtest/gtest.h>
-
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +8,7 @@
 #include "ops/nn.h"
 #include "ops/training.h"
 #include "tests/fake_gpu/test_gpus.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 #include "tests/ops/harness/special_values.h"
 
@@ -42,8 +41,7 @@ class GpuNnTest : public testing::Test {
 
   NodeRun RunOf(const Output& y) const {
     std::vector<NodeRun> trace;
-    const auto values = harness::Evaluate({y}, {}, &trace);
-    EXPECT_TRUE(values.ok()) << values.status();
+    EXPECT_EQ(harness::Evaluate({y}, {}, &trace).status(), absl::OkStatus());
     for (NodeRun& run : trace) {
       if (run.node == y.node) return run;
     }
@@ -51,9 +49,7 @@ class GpuNnTest : public testing::Test {
     return {};
   }
   std::vector<Tensor> OnGpu(const NodeRun& run) const {
-    const auto values = harness::RunKernel(run, {}, &devices_.device(1));
-    EXPECT_TRUE(values.ok()) << values.status();
-    return values.ok() ? *values : std::vector<Tensor>();
+    return ValueOf(harness::RunKernel(run, {}, &devices_.device(1)));
   }
 
   // Compares all outputs of y's node with the CPU's: the same NaN and infinities, other numbers within `tolerance`.

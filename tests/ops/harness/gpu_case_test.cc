@@ -1,7 +1,5 @@
 // Each GPU kernel against the CPU's, on the inputs of the nodes of a case and of its gradient. Linked with the kernels
 // for real GPUs, and with the same kernels compiled for fake ones.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <map>
 #include <set>
@@ -30,10 +28,9 @@ class GpuCaseTest : public OpCaseTest {
   void Compare(const NodeRun& run) const {
     const OpDef& op = run.node->op();
     if (op.kind != OpKind::kKernel || op.FindKernel("GPU", KernelDType(op, run.node->attrs())) == nullptr) return;
-    const auto expected = RunKernel(run), actual = RunKernel(run, {}, &gpu());
-    ASSERT_TRUE(expected.ok()) << expected.status();
+    ASSERT_OK_AND_ASSIGN(const auto expected, RunKernel(run), actual = RunKernel(run, {}, &gpu()));
     ASSERT_TRUE(actual.ok()) << op.name << ": " << actual.status();
-    ExpectSame(run, *actual, *expected, "");
+    ExpectSame(run, *actual, expected, "");
     for (const auto& [in, out] : op.in_place) {
       if (run.inputs[in].shape() != run.outputs[out].shape() || run.inputs[in].dtype() != run.outputs[out].dtype()) {
         continue;
@@ -70,11 +67,9 @@ class GpuCaseTest : public OpCaseTest {
 TEST_P(GpuCaseTest, AgreesWithTheCpu) {
   ForAll([&](const Instance& instance, DType dtype, const std::vector<Shape>&) {
     std::vector<NodeRun> trace;
-    const auto outputs = Evaluate(instance.outs, instance.feeds, &trace);
-    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    ASSERT_EQ(Evaluate(instance.outs, instance.feeds, &trace).status(), absl::OkStatus());
     if (op_case().gradient && IsFloating(dtype)) {
-      const auto gradient = Gradient(instance, &trace);
-      ASSERT_TRUE(gradient.ok()) << gradient.status();
+      ASSERT_EQ(Gradient(instance, &trace).status(), absl::OkStatus());
     }
     for (const NodeRun& run : trace) {
       Compare(run);

@@ -45,9 +45,8 @@ void OpCaseTest::ForAll(const std::function<void(const Instance&, DType, const s
   for (const DType dtype : op_case().dtypes) {
     for (const std::vector<Shape>& shapes : ShapeSets(op_case())) {
       SCOPED_TRACE(Describe(dtype, shapes));
-      absl::StatusOr<Instance> instance = MakeInstance(op_case(), dtype, shapes);
-      ASSERT_TRUE(instance.ok()) << instance.status();
-      body(*instance, dtype, shapes);
+      ASSERT_OK_AND_ASSIGN(Instance instance, MakeInstance(op_case(), dtype, shapes));
+      body(instance, dtype, shapes);
       if (testing::Test::HasFatalFailure()) return;
     }
   }

@@ -1,11 +1,10 @@
 // The fixture of the tests of an OpCase.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 #include "tests/ops/harness/instance.h"
 

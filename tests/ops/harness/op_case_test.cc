@@ -1,7 +1,4 @@
 // The checks that every OpCase must pass.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -30,18 +27,17 @@ int64_t MaxElements(const Instance& instance) {
 
 TEST_P(OpWithReferenceTest, Forward) {
   ForAll([&](const Instance& instance, DType, const std::vector<Shape>&) {
-    const auto actual = Evaluate(instance.outs, instance.feeds);
-    ASSERT_TRUE(actual.ok()) << actual.status();
+    ASSERT_OK_AND_ASSIGN(const auto actual, Evaluate(instance.outs, instance.feeds));
     const Arrays expected = op_case().reference(instance.arrays);
-    ASSERT_EQ(actual->size(), expected.size());
+    ASSERT_EQ(actual.size(), expected.size());
     for (size_t i = 0; i < expected.size(); ++i) {
-      double rounding = Rounding((*actual)[i].dtype());
+      double rounding = Rounding(actual[i].dtype());
       for (const Output& in : instance.ins) rounding = std::max(rounding, Rounding(in.dtype()));
-      if (Rounding((*actual)[i].dtype()) == 0) rounding = 0;
+      if (Rounding(actual[i].dtype()) == 0) rounding = 0;
       // A sum may be near to 0 by chance, which its rounding errors are not.
       const int64_t terms = MaxElements(instance) / std::max<int64_t>(expected[i].size(), 1);
-      const double more = (*actual)[i].dtype() == DType::kFloat32 ? op_case().float32_error : 0;
-      ExpectClose(ToArray((*actual)[i]), expected[i], rounding * op_case().tolerance + more, absl::StrCat("output ", i),
+      const double more = actual[i].dtype() == DType::kFloat32 ? op_case().float32_error : 0;
+      ExpectClose(ToArray(actual[i]), expected[i], rounding * op_case().tolerance + more, absl::StrCat("output ", i),
                   op_case().tolerance * ReorderedSum(terms, rounding));
     }
   });
@@ -49,56 +45,48 @@ TEST_P(OpWithReferenceTest, Forward) {
 
 TEST_P(OpCaseTest, ShapesAreThoseInferred) {
   ForAll([&](const Instance& instance, DType, const std::vector<Shape>&) {
-    const auto actual = Evaluate(instance.outs, instance.feeds);
-    ASSERT_TRUE(actual.ok()) << actual.status();
-    for (size_t i = 0; i < actual->size(); ++i) {
-      EXPECT_EQ(instance.outs[i].shape(), (*actual)[i].shape()) << "output " << i;
-      EXPECT_EQ(instance.outs[i].dtype(), (*actual)[i].dtype()) << "output " << i;
+    ASSERT_OK_AND_ASSIGN(const auto actual, Evaluate(instance.outs, instance.feeds));
+    for (size_t i = 0; i < actual.size(); ++i) {
+      EXPECT_EQ(instance.outs[i].shape(), actual[i].shape()) << "output " << i;
+      EXPECT_EQ(instance.outs[i].dtype(), actual[i].dtype()) << "output " << i;
     }
   });
 }
 
 TEST_P(OpWithUnknownExtentsTest, UnknownExtents) {
   const DType dtype = op_case().dtypes[0];
-  const auto known = MakeInstance(op_case(), dtype, own_shapes());
-  ASSERT_TRUE(known.ok()) << known.status();
-  const auto expected = Evaluate(known->outs, known->feeds);
-  ASSERT_TRUE(expected.ok()) << expected.status();
+  ASSERT_OK_AND_ASSIGN(const auto known, MakeInstance(op_case(), dtype, own_shapes()));
+  ASSERT_OK_AND_ASSIGN(const auto expected, Evaluate(known.outs, known.feeds));
   for (const int axis : op_case().unknown_axes) {
     SCOPED_TRACE(absl::StrCat("axis ", axis, " unknown"));
-    const auto unknown = MakeInstance(op_case(), dtype, own_shapes(), axis);
-    ASSERT_TRUE(unknown.ok()) << unknown.status();
-    const auto actual = Evaluate(unknown->outs, unknown->feeds);
-    ASSERT_TRUE(actual.ok()) << actual.status();
-    for (size_t i = 0; i < actual->size(); ++i) {
-      EXPECT_TRUE(unknown->outs[i].shape().CompatibleWith((*actual)[i].shape()))
-          << "output " << i << ": inferred " << unknown->outs[i].shape().ToString() << ", is "
-          << (*actual)[i].shape().ToString();
-      EXPECT_TRUE(SameBits((*expected)[i], (*actual)[i])) << "output " << i;
+    ASSERT_OK_AND_ASSIGN(const auto unknown, MakeInstance(op_case(), dtype, own_shapes(), axis));
+    ASSERT_OK_AND_ASSIGN(const auto actual, Evaluate(unknown.outs, unknown.feeds));
+    for (size_t i = 0; i < actual.size(); ++i) {
+      EXPECT_TRUE(unknown.outs[i].shape().CompatibleWith(actual[i].shape()))
+          << "output " << i << ": inferred " << unknown.outs[i].shape().ToString() << ", is "
+          << actual[i].shape().ToString();
+      EXPECT_TRUE(SameBits(expected[i], actual[i])) << "output " << i;
     }
     if (!op_case().gradient || !IsFloating(dtype)) continue;
-    const auto gradient = Gradient(*known), again = Gradient(*unknown);
-    ASSERT_TRUE(gradient.ok()) << gradient.status();
+    ASSERT_OK_AND_ASSIGN(const auto gradient, Gradient(known), again = Gradient(unknown));
     ASSERT_TRUE(again.ok()) << again.status();
-    for (size_t i = 0; i < gradient->size(); ++i) {
-      ExpectClose(ToArray((*again)[i]), ToArray((*gradient)[i]), 10 * Rounding(dtype), absl::StrCat("gradient ", i));
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      ExpectClose(ToArray((*again)[i]), ToArray(gradient[i]), 10 * Rounding(dtype), absl::StrCat("gradient ", i));
     }
   }
 }
 
 TEST_P(OpWithGradientTest, GradientIsThatOfFiniteDifferences) {
-  const auto instance = MakeInstance(op_case(), DType::kFloat64, own_shapes());
-  ASSERT_TRUE(instance.ok()) << instance.status();
+  ASSERT_OK_AND_ASSIGN(const auto instance, MakeInstance(op_case(), DType::kFloat64, own_shapes()));
   std::vector<Output> ys;
-  for (const Output& y : instance->outs) {
+  for (const Output& y : instance.outs) {
     if (y.dtype() == DType::kFloat64) ys.push_back(y);
   }
   const auto evaluate = [](absl::Span<const Output> fetches, const FeedList& feeds) {
     return Evaluate(fetches, feeds);
   };
-  const absl::Status status =
-      CheckGradients(instance->scope(), ys, instance->Differentiable(op_case()), instance->feeds, evaluate,
-                     {.tolerance = 1e-6 * op_case().gradient_tolerance});
+  const absl::Status status = CheckGradients(instance.scope(), ys, instance.Differentiable(op_case()), instance.feeds,
+                                             evaluate, {.tolerance = 1e-6 * op_case().gradient_tolerance});
   EXPECT_TRUE(status.ok()) << status;
 }
 
@@ -112,11 +100,10 @@ TEST_P(OpWithNarrowGradientTest, GradientInEveryTypeIsThatInDouble) {
     for (size_t i = 0; i < wide->feeds.size(); ++i) {
       wide->feeds[i].second = MakeTensor(wide->ins[i].dtype(), narrow->arrays[i]);
     }
-    const auto actual = Gradient(*narrow), expected = Gradient(*wide);
-    ASSERT_TRUE(actual.ok()) << actual.status();
+    ASSERT_OK_AND_ASSIGN(const auto actual, Gradient(*narrow), expected = Gradient(*wide));
     ASSERT_TRUE(expected.ok()) << expected.status();
     for (size_t i = 0; i < expected->size(); ++i) {
-      ExpectClose(ToArray((*actual)[i]), ToArray((*expected)[i]),
+      ExpectClose(ToArray(actual[i]), ToArray((*expected)[i]),
                   4 * Rounding(dtype) * op_case().tolerance * op_case().gradient_tolerance,
                   absl::StrCat("gradient ", i));
     }
@@ -126,21 +113,18 @@ TEST_P(OpWithNarrowGradientTest, GradientInEveryTypeIsThatInDouble) {
 TEST_P(OpCaseTest, InPlace) {
   ForAll([&](const Instance& instance, DType dtype, const std::vector<Shape>&) {
     std::vector<NodeRun> trace;
-    const auto outputs = Evaluate(instance.outs, instance.feeds, &trace);
-    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    ASSERT_EQ(Evaluate(instance.outs, instance.feeds, &trace).status(), absl::OkStatus());
     if (op_case().gradient && IsFloating(dtype)) {
-      const auto gradient = Gradient(instance, &trace);
-      ASSERT_TRUE(gradient.ok()) << gradient.status();
+      ASSERT_EQ(Gradient(instance, &trace).status(), absl::OkStatus());
     }
     for (const NodeRun& run : trace) {
       for (const auto& [in, out] : run.node->op().in_place) {
         if (run.inputs[in].shape() != run.outputs[out].shape() || run.inputs[in].dtype() != run.outputs[out].dtype()) {
           continue;
         }
-        const auto again = RunKernel(run, {in, out});
-        ASSERT_TRUE(again.ok()) << again.status();
+        ASSERT_OK_AND_ASSIGN(const auto again, RunKernel(run, {in, out}));
         for (size_t i = 0; i < run.outputs.size(); ++i) {
-          EXPECT_TRUE(SameBits((*again)[i], run.outputs[i]))
+          EXPECT_TRUE(SameBits(again[i], run.outputs[i]))
               << "output " << i << " of " << run.node->op().name << " differs when output " << out
               << " overwrites input " << in;
         }
@@ -154,13 +138,11 @@ TEST_P(OpCaseTest, ThreadsDoNotMatter) {
     std::vector<Tensor> results[2];
     for (int threads = 1; threads <= 2; ++threads) {
       const ScopedParallelThreads scoped(threads);
-      const auto outputs = Evaluate(instance.outs, instance.feeds);
-      ASSERT_TRUE(outputs.ok()) << outputs.status();
-      results[threads - 1] = *outputs;
+      ASSERT_OK_AND_ASSIGN(const auto outputs, Evaluate(instance.outs, instance.feeds));
+      results[threads - 1] = outputs;
       if (!op_case().gradient || !IsFloating(dtype)) continue;
-      const auto gradient = Gradient(instance);
-      ASSERT_TRUE(gradient.ok()) << gradient.status();
-      results[threads - 1].insert(results[threads - 1].end(), gradient->begin(), gradient->end());
+      ASSERT_OK_AND_ASSIGN(const auto gradient, Gradient(instance));
+      results[threads - 1].insert(results[threads - 1].end(), gradient.begin(), gradient.end());
     }
     for (size_t i = 0; i < results[0].size(); ++i) {
       if (op_case().thread_dependent) {

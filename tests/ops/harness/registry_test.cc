@@ -1,12 +1,11 @@
 // Checks that every registered op has a shape rule, a CPU kernel, a case, and a gradient or a statement that it has
 // none.
-#include <gtest/gtest.h>
-
 #include <set>
 #include <string>
 
 #include "framework/graph/gradients.h"
 #include "ops/builtin_ops.h"
+#include "tests/main/testing.h"
 #include "tests/ops/cases/cases.h"
 #include "tests/ops/harness/instance.h"
 

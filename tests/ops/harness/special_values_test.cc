@@ -1,6 +1,3 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -11,6 +8,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/special_values.h"
 #include "tests/ops/harness/value.h"
 
@@ -24,9 +22,8 @@ std::vector<double> Apply(Output (*f)(const Scope&, Output), const std::vector<f
   const Scope scope(graph);
   const Output y = f(scope, Const(scope, Tensor::Of<float>(x, {static_cast<int64_t>(x.size())})));
   EXPECT_TRUE(graph.status().ok()) << graph.status();
-  auto value = Value(y);
-  EXPECT_TRUE(value.ok()) << value.status();
-  return value->ToDoubles();
+  auto value = ValueOf(Value(y));
+  return value.ToDoubles();
 }
 
 struct Limits {
@@ -179,10 +176,9 @@ TEST(MaxPool, KeepsInfinitiesAndLetsNaNLose) {
       const Scope scope(graph);
       const Output from = Cast(scope, Const(scope, x), dtype);
       const Output y = Cast(scope, MaxPool(scope, from), DType::kFloat32);
-      const auto value = Value(y);
-      ASSERT_TRUE(value.ok()) << value.status();
+      ASSERT_OK_AND_ASSIGN(const auto value, Value(y));
       for (int64_t c = 0; c < channels; ++c) {
-        const float* at = value->data<float>() + c;
+        const float* at = value.data<float>() + c;
         EXPECT_EQ(at[0], -kInfinity) << DTypeName(dtype) << ", " << channels << " channels";
         EXPECT_TRUE(std::isnan(at[channels])) << DTypeName(dtype) << ", " << channels << " channels: " << at[channels];
         EXPECT_EQ(at[2 * channels], 3);

@@ -1,10 +1,8 @@
 // Gather and its gradient on a GPU, with indices that would fail a step on the CPU.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "tests/fake_gpu/test_gpus.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 
 namespace belfry::harness {
@@ -32,9 +30,9 @@ TEST(GpuGather, IndicesOutsideTheAxisGiveZeros) {
   const Scope scope(graph);
   const Output params = ops::Const(scope, {1.f, 2.f, 3.f, 4.f}, {2, 2});
   const Output indices = ops::Const(scope, {int64_t{0}, int64_t{1}, int64_t{1}, int64_t{0}});
-  const auto y = OnGpu(ops::Gather(scope, params, indices), Tensor::Of<int64_t>({-1, 1, 2, int64_t{1} << 40}, {4}));
-  ASSERT_TRUE(y.ok()) << y.status();
-  EXPECT_THAT(y->ToDoubles(), ElementsAre(0, 0, 3, 4, 0, 0, 0, 0));
+  ASSERT_OK_AND_ASSIGN(
+      const auto y, OnGpu(ops::Gather(scope, params, indices), Tensor::Of<int64_t>({-1, 1, 2, int64_t{1} << 40}, {4})));
+  EXPECT_THAT(y.ToDoubles(), ElementsAre(0, 0, 3, 4, 0, 0, 0, 0));
 }
 
 TEST(GpuGather, GradientsOfIndicesOutsideTheAxisGoNowhere) {
@@ -45,9 +43,8 @@ TEST(GpuGather, GradientsOfIndicesOutsideTheAxisGoNowhere) {
   const Output indices = ops::Const(scope, {0, 1, 2, 0, 1, 2});
   const Output params = ops::Fill(scope, {3, 1}, 0);
   const Output grad = scope.Add("GatherGrad", {dy, indices, params}, {{"axis", int64_t{0}}});
-  const auto dx = OnGpu(grad, Tensor::Of<int32_t>({2, -1, 3, 2, 0, 1 << 30}, {6}));
-  ASSERT_TRUE(dx.ok()) << dx.status();
-  EXPECT_THAT(dx->ToDoubles(), ElementsAre(5, 0, 5));
+  ASSERT_OK_AND_ASSIGN(const auto dx, OnGpu(grad, Tensor::Of<int32_t>({2, -1, 3, 2, 0, 1 << 30}, {6})));
+  EXPECT_THAT(dx.ToDoubles(), ElementsAre(5, 0, 5));
 }
 
 TEST(GpuGather, IndicesOfSeveralAxesOutsideThemAreMarked) {
@@ -61,9 +58,8 @@ TEST(GpuGather, IndicesOfSeveralAxesOutsideThemAreMarked) {
   ASSERT_TRUE(Evaluate({scope.Add("FlatIndices", {indices, params})}, {}, &trace).ok());
   NodeRun run = trace.back();
   run.inputs[0] = Tensor::Of<int32_t>({1, 2, -1, 0, 0, 3, 2, 0}, {4, 2});
-  const auto rows = RunKernel(run, {}, &devices->device(1));
-  ASSERT_TRUE(rows.ok()) << rows.status();
-  EXPECT_THAT(rows->front().ToDoubles(), ElementsAre(5, -1, -1, -1));
+  ASSERT_OK_AND_ASSIGN(const auto rows, RunKernel(run, {}, &devices->device(1)));
+  EXPECT_THAT(rows.front().ToDoubles(), ElementsAre(5, -1, -1, -1));
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 // GatherND, ScatterND and SegmentSum with arguments that do not fit.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/value.h"
 
 namespace belfry::ops {

@@ -1,6 +1,3 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 #include <string>
@@ -12,6 +9,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/special_values.h"
 #include "tests/ops/harness/value.h"
 
@@ -52,8 +50,7 @@ TEST(SparseSoftmaxCrossEntropy, EqualsTheDenseOneOnOneHotLabels) {
     const Output dense = SoftmaxCrossEntropy(scope, logits, Const(scope, {0.0, 1.0, 0.0, 1.0, 0.0, 0.0}, {2, 3}),
                                              {.label_smoothing = smoothing});
     EXPECT_THAT(Value(sparse)->ToDoubles(), Pointwise(DoubleNear(1e-9), Value(dense)->ToDoubles()));
-    const auto gradients = Gradients(scope, {sparse, dense}, {logits});
-    ASSERT_TRUE(gradients.ok()) << gradients.status();
+    ASSERT_EQ(Gradients(scope, {sparse, dense}, {logits}).status(), absl::OkStatus());
     const auto of_sparse = Gradients(scope, {sparse}, {logits}), of_dense = Gradients(scope, {dense}, {logits});
     EXPECT_THAT(Value((*of_sparse)[0])->ToDoubles(), Pointwise(DoubleNear(1e-12), Value((*of_dense)[0])->ToDoubles()));
   }
@@ -82,9 +79,8 @@ void ExpectIgnores(const IgnoreCase& c) {
       scope, logits, Cast(scope, Const(scope, Tensor::Of<int64_t>(labels, {7})), c.label_dtype),
       {.label_smoothing = c.smoothing, .ignore_label = c.ignore_label});
   const Output factor = Cast(scope, Const(scope, Tensor::Of<double>(factors, {7})), loss.dtype());
-  const auto gradients = Gradients(scope, {Mul(scope, loss, factor)}, {logits});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
-  const std::vector<double> losses = Value(loss)->ToDoubles(), gradient = Value((*gradients)[0])->ToDoubles(),
+  ASSERT_OK_AND_ASSIGN(const auto gradients, Gradients(scope, {Mul(scope, loss, factor)}, {logits}));
+  const std::vector<double> losses = Value(loss)->ToDoubles(), gradient = Value(gradients[0])->ToDoubles(),
                             x = Value(logits)->ToDoubles();
   for (size_t row = 0; row < 7; ++row) {
     SCOPED_TRACE(row);
@@ -165,9 +161,8 @@ TEST(SparseSoftmaxCrossEntropy, LossesOfNarrowLogitsAreWide) {
     EXPECT_EQ(loss.dtype(), DType::kFloat32);
     const double sum = std::exp(1) + std::exp(2) + std::exp(0.5) + std::exp(-1);
     EXPECT_NEAR(Value(loss)->ToDoubles()[0], std::log(sum) - 0.5, 1e-6);
-    const auto gradient = Gradients(scope, {loss}, {logits});
-    ASSERT_TRUE(gradient.ok()) << gradient.status();
-    EXPECT_EQ((*gradient)[0].dtype(), dtype);
+    ASSERT_OK_AND_ASSIGN(const auto gradient, Gradients(scope, {loss}, {logits}));
+    EXPECT_EQ(gradient[0].dtype(), dtype);
   }
 }
 

@@ -1,8 +1,5 @@
 // Local response normalisation of rows longer than a vector register. The windows begin at every channel, and so at any
 // address, which a compiler must not take for aligned; the sanitizers run this with clang.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
 #include <vector>
@@ -12,7 +9,6 @@
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "tests/framework/runtime/session_fixture.h"
-#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -42,14 +38,12 @@ class LrnTest : public SessionFixture {
     const Output x = ops::Placeholder(root_, kDTypeOf<T>, shape);
     const Output y = ops::LocalResponseNormalization(
         root_, x, {.depth_radius = kRadius, .bias = kBias, .alpha = kAlpha, .beta = kBeta});
-    const auto gradients = Gradients(root_, {ops::Sum(root_, y)}, {x});
-    ASSERT_TRUE(gradients.ok()) << gradients.status();
+    ASSERT_OK_AND_ASSIGN(const auto gradients, Gradients(root_, {ops::Sum(root_, y)}, {x}));
     Tensor values(kDTypeOf<T>, shape);
     std::normal_distribution<double> normal;
     for (int64_t i = 0; i < values.elements(); ++i) values.data<T>()[i] = static_cast<T>(normal(TestRandom()));
-    const auto step = Prepare({{x, shape}}, {y, (*gradients)[0]});
-    const absl::Status status = step->Run({values});
-    ASSERT_TRUE(status.ok()) << status;
+    const auto step = Prepare({{x, shape}}, {y, gradients[0]});
+    ASSERT_EQ(step->Run({values}), absl::OkStatus());
     for (int64_t row = 0; row < kRows; ++row) {
       const T* const at = values.data<T>() + row * channels;
       const std::vector<double> in(at, at + channels), bases = Bases(in);

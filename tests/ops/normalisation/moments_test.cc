@@ -1,7 +1,5 @@
 // Moments of channels whose first rows, from which the sums are centered, are unlike the others, and gradients with
 // infinities.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,7 +12,6 @@
 #include "ops/array.h"
 #include "ops/nn.h"
 #include "tests/framework/runtime/session_fixture.h"
-#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -35,8 +32,7 @@ class MomentsTest : public SessionFixture {
       values.data<float>()[i] = static_cast<float>(level(i / channels) + noise(TestRandom()));
     }
     const auto step = Prepare({{x, shape}}, {moments.mean, moments.variance});
-    const absl::Status status = step->Run({values});
-    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_EQ(step->Run({values}), absl::OkStatus());
     for (int64_t c = 0; c < channels; ++c) {
       double mean = 0, variance = 0;
       for (int64_t r = 0; r < rows; ++r) mean += values.data<float>()[r * channels + c] / static_cast<double>(rows);
@@ -87,8 +83,7 @@ TEST_F(MomentsTest, BesideChannelsThatAreNotFinite) {
       for (int64_t i = 0; i < values.elements(); ++i) values.data<float>()[i] = static_cast<float>(i / channels % 2);
       values.data<float>()[bad_row * channels + bad] = kBad[TestRandom()() % 3];
       const auto step = Prepare({{x, shape}}, {moments.mean, moments.variance});
-      const absl::Status status = step->Run({values});
-      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_EQ(step->Run({values}), absl::OkStatus());
       for (int64_t c = 0; c < channels; ++c) {
         const float mean = step->fetched(0).data<float>()[c], variance = step->fetched(1).data<float>()[c];
         if (c == bad) {
@@ -112,17 +107,15 @@ TEST_F(MomentsTest, AnInfiniteGradientWithFixedStatisticsIsThatOfItsElement) {
     const std::vector<float> ones(channels, 1);
     const Output one = ops::Const(root_, Tensor::Of<float>(ones, {channels}));
     const Output y = ops::BatchNormInference(root_, x, one, one, one, one, 0);
-    const auto gradients = Gradients(root_, {y}, {x}, {.grad_ys = {dy}});
-    ASSERT_TRUE(gradients.ok()) << gradients.status();
+    ASSERT_OK_AND_ASSIGN(const auto gradients, Gradients(root_, {y}, {x}, {.grad_ys = {dy}}));
     Tensor values(DType::kFloat32, shape), slopes(DType::kFloat32, shape);
     std::fill_n(values.data<float>(), values.elements(), 2.0F);
     std::fill_n(slopes.data<float>(), slopes.elements(), 3.0F);
     const int64_t infinite = 2 * channels + 1;
     slopes.data<float>()[infinite] = std::numeric_limits<float>::infinity();
     values.data<float>()[infinite + channels] = std::numeric_limits<float>::infinity();
-    const auto step = Prepare({{x, shape}, {dy, shape}}, {(*gradients)[0]});
-    const absl::Status status = step->Run({values, slopes});
-    ASSERT_TRUE(status.ok()) << status;
+    const auto step = Prepare({{x, shape}, {dy, shape}}, {gradients[0]});
+    ASSERT_EQ(step->Run({values, slopes}), absl::OkStatus());
     for (int64_t i = 0; i < values.elements(); ++i) {
       EXPECT_EQ(step->fetched(0).data<float>()[i], slopes.data<float>()[i]) << i;
     }

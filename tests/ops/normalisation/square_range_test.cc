@@ -1,8 +1,6 @@
 // Norms of rows whose squares overflow or vanish in the dtype, against long double.
 #include "ops/common/square_range_impl.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 #include <string>
@@ -14,6 +12,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 
 namespace belfry::ops {
@@ -95,15 +94,14 @@ void ExpectExact(Norm norm, T size, double epsilon) {
   const Output y = norm == Norm::kLayer ? LayerNorm(scope, in, factors, offsets, epsilon)
                    : norm == Norm::kRms ? RmsNorm(scope, in, factors, epsilon)
                                         : GroupNorm(scope, in, factors, offsets, kGroups, epsilon);
-  const auto gradients = Gradients(scope, {Sum(scope, Mul(scope, y, Const(scope, dy)))}, {in, factors});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
-  const auto found = harness::Evaluate({y, (*gradients)[0], (*gradients)[1]}, {});
-  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_OK_AND_ASSIGN(const auto gradients,
+                       Gradients(scope, {Sum(scope, Mul(scope, y, Const(scope, dy)))}, {in, factors}));
+  ASSERT_OK_AND_ASSIGN(const auto found, harness::Evaluate({y, gradients[0], gradients[1]}, {}));
   const Values expected = Reference(norm, x_values, dy_values, epsilon);
   const std::string what = absl::StrCat(NameOf(norm), " of ", size, " with epsilon ", epsilon, ": ");
-  ExpectNear<T>((*found)[0], expected.y, what + "y");
-  ExpectNear<T>((*found)[1], expected.dx, what + "dx");
-  ExpectNear<T>((*found)[2], expected.dscale, what + "dscale");
+  ExpectNear<T>(found[0], expected.y, what + "y");
+  ExpectNear<T>(found[1], expected.dx, what + "dx");
+  ExpectNear<T>(found[2], expected.dscale, what + "dscale");
 }
 
 TEST(NormsOfExtremeValues, AreThoseOfLongDouble) {

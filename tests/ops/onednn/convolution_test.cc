@@ -1,9 +1,7 @@
 #include "ops/onednn/convolution.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "framework/base/parallel.h"
+#include "tests/main/testing.h"
 #include "tests/ops/onednn/harness.h"
 
 namespace belfry::ops::onednn {
@@ -156,10 +154,9 @@ TEST_P(Convolution, Forward) {
   for (const bool with_bias : {false, true}) {
     for (const Epilogue& post_ops :
          {Epilogue{}, Epilogue{Activation::kLeakyRelu, 0.1}, Epilogue{Activation::kElu, 0.5}}) {
-      auto primitive = Conv2DForward(shape_, {.bias = with_bias, .post_ops = post_ops});
-      ASSERT_TRUE(primitive.ok()) << primitive.status();
-      SCOPED_TRACE(shape_.DebugString() + " " + std::string(primitive->implementation()));
-      EXPECT_FALSE(primitive->is_reference());
+      ASSERT_OK_AND_ASSIGN(auto primitive, Conv2DForward(shape_, {.bias = with_bias, .post_ops = post_ops}));
+      SCOPED_TRACE(shape_.DebugString() + " " + std::string(primitive.implementation()));
+      EXPECT_FALSE(primitive.is_reference());
       Values want = product;
       double terms = 1e-3;
       for (size_t i = 0; i < want.size(); ++i) {
@@ -169,7 +166,7 @@ TEST_P(Convolution, Forward) {
       }
       std::vector<Argument> inputs = {{x, dtype}, {weights, dtype}};
       if (with_bias) inputs.push_back({bias, dtype});
-      const auto got = RunPrimitive(*primitive, inputs, {{SizeY(shape_), dtype}});
+      const auto got = RunPrimitive(primitive, inputs, {{SizeY(shape_), dtype}});
       ExpectClose(got[0], want, tolerance_, terms);
     }
   }
@@ -178,13 +175,12 @@ TEST_P(Convolution, Forward) {
 TEST_P(Convolution, BackwardData) {
   const DType dtype = shape_.dtype;
   if (!IsComputed(dtype)) GTEST_SKIP() << kNotComputed;
-  auto primitive = Conv2DBackwardData(shape_);
-  ASSERT_TRUE(primitive.ok()) << primitive.status();
-  SCOPED_TRACE(shape_.DebugString() + " " + std::string(primitive->implementation()));
+  ASSERT_OK_AND_ASSIGN(auto primitive, Conv2DBackwardData(shape_));
+  SCOPED_TRACE(shape_.DebugString() + " " + std::string(primitive.implementation()));
   const Values dy = Random(SizeY(shape_), dtype), weights = Random(SizeWeights(shape_), dtype);
   Values want(SizeX(shape_));
   ForEachTap(shape_, [&](int64_t i, int64_t w, int64_t o) { want[i] += dy[o] * weights[w]; });
-  ExpectClose(RunPrimitive(*primitive, {{dy, dtype}, {weights, dtype}}, {{SizeX(shape_), dtype}})[0], want, tolerance_);
+  ExpectClose(RunPrimitive(primitive, {{dy, dtype}, {weights, dtype}}, {{SizeX(shape_), dtype}})[0], want, tolerance_);
 }
 
 TEST_P(Convolution, BackwardWeights) {
@@ -196,12 +192,12 @@ TEST_P(Convolution, BackwardWeights) {
   for (size_t i = 0; i < dy.size(); ++i) want_bias[i % shape_.k] += dy[i];
   for (const bool bias : {false, true}) {
     for (const DType gradient_dtype : {DType::kFloat32, dtype}) {
-      auto primitive = Conv2DBackwardWeights(shape_, {.bias = bias, .gradient_dtype = gradient_dtype});
-      ASSERT_TRUE(primitive.ok()) << primitive.status();
-      SCOPED_TRACE(shape_.DebugString() + " " + std::string(primitive->implementation()));
+      ASSERT_OK_AND_ASSIGN(auto primitive,
+                           Conv2DBackwardWeights(shape_, {.bias = bias, .gradient_dtype = gradient_dtype}));
+      SCOPED_TRACE(shape_.DebugString() + " " + std::string(primitive.implementation()));
       std::vector<Result> outputs = {{SizeWeights(shape_), gradient_dtype}};
       if (bias) outputs.push_back({shape_.k, gradient_dtype});
-      const auto got = RunPrimitive(*primitive, {{x, dtype}, {dy, dtype}}, outputs);
+      const auto got = RunPrimitive(primitive, {{x, dtype}, {dy, dtype}}, outputs);
       ExpectClose(got[0], want, tolerance_);
       if (bias) ExpectClose(got[1], want_bias, tolerance_);
     }
@@ -220,12 +216,11 @@ TEST(ConvolutionActivations, AreFused) {
        {Epilogue{Activation::kLeakyRelu, 0.25}, Epilogue{Activation::kElu, 1.0}, Epilogue{Activation::kTanh}}) {
     SCOPED_TRACE(static_cast<int>(post_ops.activation));
     EXPECT_TRUE(Applies(post_ops));
-    auto primitive = Conv2DForward(shape, {.post_ops = post_ops});
-    ASSERT_TRUE(primitive.ok()) << primitive.status();
+    ASSERT_OK_AND_ASSIGN(auto primitive, Conv2DForward(shape, {.post_ops = post_ops}));
     Values want(SizeY(shape));
     ForEachTap(shape, [&](int64_t i, int64_t w, int64_t o) { want[o] += x[i] * weights[w]; });
     for (double& value : want) value = Apply(post_ops, value);
-    ExpectClose(RunPrimitive(*primitive, {{x}, {weights}}, {{SizeY(shape)}})[0], want, 1e-4);
+    ExpectClose(RunPrimitive(primitive, {{x}, {weights}}, {{SizeY(shape)}})[0], want, 1e-4);
   }
 }
 

@@ -1,7 +1,5 @@
 #include "tests/ops/onednn/harness.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,7 +7,7 @@
 #include <random>
 
 #include "framework/base/half.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops::onednn {
 namespace {

@@ -1,9 +1,7 @@
 #include "ops/onednn/matmul.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "framework/base/parallel.h"
+#include "tests/main/testing.h"
 #include "tests/ops/onednn/harness.h"
 
 namespace belfry::ops::onednn {

@@ -1,10 +1,9 @@
 #include "ops/onednn/pooling.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "framework/base/parallel.h"
+#include "tests/main/testing.h"
 #include "tests/ops/onednn/harness.h"
 
 namespace belfry::ops::onednn {

@@ -1,12 +1,11 @@
 // The layers of the CIFAR-10 tutorial network must never fall back to the library's reference loops.
-#include <gtest/gtest.h>
-
 #include <iostream>
 
 #include "framework/base/parallel.h"
 #include "ops/onednn/convolution.h"
 #include "ops/onednn/matmul.h"
 #include "ops/onednn/pooling.h"
+#include "tests/main/testing.h"
 #include "tests/ops/onednn/harness.h"
 
 namespace belfry::ops::onednn {

@@ -8,7 +8,6 @@
 #include "ops/nn.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/framework/runtime/session_fixture.h"
-#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -43,10 +42,9 @@ class PoolMasksTest : public SessionFixture, public testing::WithParamInterface<
     const Output y = activation(x);
     const Output pooled = ops::Cast(root_, ops::MaxPool(root_, y, pool_.pool), DType::kFloat32);
     const Output loss = ops::Sum(root_, ops::Mul(root_, ops::Square(root_, pooled), scale_));
-    auto gradients = Gradients(root_, {loss}, {x, y});
-    EXPECT_TRUE(gradients.ok()) << gradients.status();
-    std::vector<Output> fetches = {(*gradients)[0]};
-    if (fetch_inner) fetches.push_back((*gradients)[1]);
+    auto gradients = ValueOf(Gradients(root_, {loss}, {x, y}));
+    std::vector<Output> fetches = {gradients[0]};
+    if (fetch_inner) fetches.push_back(gradients[1]);
     Open("cpu:1", {.fuse = fuse});
     const auto step = Prepare({{x_, pool_.images}, {scale_, {}}}, fetches);
     std::vector<int64_t> masks;
@@ -57,8 +55,7 @@ class PoolMasksTest : public SessionFixture, public testing::WithParamInterface<
     const Tensor values = Values();
     std::vector<Tensor> results;
     for (float scale : {1.f, std::numeric_limits<float>::infinity()}) {
-      const absl::Status status = step->Run({values, Tensor::Of<float>({scale}, {})});
-      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(step->Run({values, Tensor::Of<float>({scale}, {})}), absl::OkStatus());
       for (size_t i = 0; i < fetches.size(); ++i) results.push_back(step->fetched(static_cast<int>(i)).Clone());
     }
     return results;
@@ -117,12 +114,11 @@ INSTANTIATE_TEST_SUITE_P(Pools, PoolMasksTest,
 TEST_F(SessionFixture, ThePoolsInputIsNotKeptForTheBackwardPass) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {4, 32, 32, 8});
   const Output pooled = ops::MaxPool(root_, ops::Relu(root_, ops::Square(root_, x)));
-  auto gradients = Gradients(root_, {ops::Sum(root_, ops::Square(root_, pooled))}, {x});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  ASSERT_OK_AND_ASSIGN(auto gradients, Gradients(root_, {ops::Sum(root_, ops::Square(root_, pooled))}, {x}));
   int64_t arena[2];
   for (bool fuse : {false, true}) {
     Open("cpu:1", {.fuse = fuse, .fuse_elementwise_from = std::numeric_limits<int64_t>::max()});
-    arena[fuse] = Prepare({{x, x.shape()}}, {(*gradients)[0]})->plan().memory.arena_bytes[0];
+    arena[fuse] = Prepare({{x, x.shape()}}, {gradients[0]})->plan().memory.arena_bytes[0];
   }
   EXPECT_LT(arena[true], arena[false]);
 }
@@ -131,9 +127,8 @@ TEST_F(SessionFixture, AMaskOfAnotherTensorStays) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {1, 4, 4, 1});
   const Output other = ops::Placeholder(root_, DType::kFloat32, {1, 4, 4, 1});
   const Output y = ops::Relu(root_, x);
-  auto inner = Gradients(root_, {ops::Sum(root_, ops::MaxPool(root_, y))}, {y});
-  ASSERT_TRUE(inner.ok());
-  const Output masked = root_.Add("ReluGrad", {(*inner)[0], other});
+  ASSERT_OK_AND_ASSIGN(auto inner, Gradients(root_, {ops::Sum(root_, ops::MaxPool(root_, y))}, {y}));
+  const Output masked = root_.Add("ReluGrad", {inner[0], other});
   Open("cpu:1");
   const auto step = Prepare({{x, x.shape()}, {other, x.shape()}}, {masked});
   const Tensor ones = Tensor::Of<float>(std::vector<float>(16, 1.f), {1, 4, 4, 1});

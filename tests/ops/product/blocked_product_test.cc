@@ -1,7 +1,5 @@
 #include "ops/product/blocked_product_impl.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -12,7 +10,7 @@
 
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops {
 namespace {

@@ -1,12 +1,10 @@
 // Equations that Einsum refuses, and the limits of LogSumExp.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/special_values.h"
 #include "tests/ops/harness/value.h"
 

@@ -1,6 +1,3 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 
@@ -10,6 +7,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/random.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops {
 namespace {
@@ -27,17 +25,17 @@ TEST(Categorical, DrawsWithTheProbabilitiesOfSoftmax) {
   }
   DeviceSet devices = DeviceSet::Open("cpu:1").value();
   const auto session = Session::Create(graph, devices).value();
-  const auto first = session->Run({{logits, fed}}, {drawn}), second = session->Run({{logits, fed}}, {drawn});
-  ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_EQ((*first)[0].shape(), Shape({kRows}));
+  ASSERT_OK_AND_ASSIGN(const auto first, session->Run({{logits, fed}}, {drawn}),
+                       second = session->Run({{logits, fed}}, {drawn}));
+  EXPECT_EQ(first[0].shape(), Shape({kRows}));
   std::vector<double> counts(4);
-  for (int64_t i = 0; i < kRows; ++i) ++counts[static_cast<size_t>((*first)[0].data<int32_t>()[i])];
+  for (int64_t i = 0; i < kRows; ++i) ++counts[static_cast<size_t>(first[0].data<int32_t>()[i])];
   EXPECT_EQ(counts[2], 0);
   for (size_t i = 0; i < 4; ++i) {
     const double p = probabilities[i];
     EXPECT_NEAR(counts[i] / kRows, p, 4 * std::sqrt(p * (1 - p) / kRows)) << i;
   }
-  EXPECT_NE((*first)[0].ToDoubles(), (*second)[0].ToDoubles());
+  EXPECT_NE(first[0].ToDoubles(), (*second)[0].ToDoubles());
 }
 
 // Softmax does not change when a number is added to all logits.
@@ -55,9 +53,8 @@ TEST(Categorical, DrawsTheSameWithLargeLogits) {
     const Output small = Categorical(scope, Cast(scope, logits, dtype), options);
     const Output moved = Categorical(scope, Cast(scope, Add(scope, logits, offset), dtype), options);
     DeviceSet devices = DeviceSet::Open("cpu:1").value();
-    const auto drawn = Session::Create(graph, devices).value()->Run({}, {small, moved});
-    ASSERT_TRUE(drawn.ok()) << drawn.status();
-    EXPECT_EQ((*drawn)[0].ToDoubles(), (*drawn)[1].ToDoubles()) << DTypeName(dtype);
+    ASSERT_OK_AND_ASSIGN(const auto drawn, Session::Create(graph, devices).value()->Run({}, {small, moved}));
+    EXPECT_EQ(drawn[0].ToDoubles(), drawn[1].ToDoubles()) << DTypeName(dtype);
   }
 }
 

@@ -11,8 +11,7 @@
 #include "framework/compiler/eager.h"
 #include "framework/graph/graph.h"
 #include "framework/graph/infer.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops {
 namespace {

@@ -1,6 +1,4 @@
 // LSTM and GRU whose units, or whose sequences, several threads share.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -14,6 +12,7 @@
 #include "ops/math.h"
 #include "ops/recurrent.h"
 #include "tests/framework/base/same_bits.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 
 namespace belfry::ops {
@@ -96,12 +95,9 @@ struct Layer {
       dy.push_back(Sines(scope, dtype, each.shape(), 0.7 + 0.1 * static_cast<double>(dy.size())));
     std::vector<Output> inputs = {x, weights, recurrent_weights, biases, hidden};
     if (!gru) inputs.push_back(cell);
-    const auto gradients = Gradients(scope, results, inputs, {.grad_ys = dy});
-    EXPECT_TRUE(gradients.ok()) << gradients.status();
-    results.insert(results.end(), gradients->begin(), gradients->end());
-    const auto values = harness::Evaluate(results, {});
-    EXPECT_TRUE(values.ok()) << values.status();
-    return *values;
+    const auto gradients = ValueOf(Gradients(scope, results, inputs, {.grad_ys = dy}));
+    results.insert(results.end(), gradients.begin(), gradients.end());
+    return ValueOf(harness::Evaluate(results, {}));
   }
 };
 

@@ -1,11 +1,10 @@
 #include "ops/recurrent/gates_impl.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 
 #include "ops/simd/vector_impl.h"
+#include "tests/main/testing.h"
 #include "tests/ops/simd/ulps.h"
 
 namespace belfry::ops::recurrent {

@@ -1,7 +1,4 @@
 // What the cases of LSTM and GRU do not cover.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -38,14 +35,10 @@ class RecurrentTest : public testing::Test {
   Output Constant(const Shape& shape, double step) { return Const(scope_, Sines(shape, step)); }
   std::vector<Tensor> Values(const std::vector<Output>& fetches) {
     EXPECT_TRUE(graph_.status().ok()) << graph_.status();
-    const auto values = harness::Evaluate(fetches, {});
-    EXPECT_TRUE(values.ok()) << values.status();
-    return *values;
+    return ValueOf(harness::Evaluate(fetches, {}));
   }
   std::vector<Output> GradientsOf(Output y, const std::vector<Output>& xs) {
-    const auto dx = Gradients(scope_, {y}, xs);
-    EXPECT_TRUE(dx.ok()) << dx.status();
-    return *dx;
+    return ValueOf(Gradients(scope_, {y}, xs));
   }
 
   Graph graph_{BuiltinOps()};

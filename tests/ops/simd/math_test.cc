@@ -1,7 +1,5 @@
 #include "ops/simd/math_impl.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "ops/simd/vector_impl.h"
+#include "tests/main/testing.h"
 #include "tests/ops/simd/ulps.h"
 
 namespace belfry::ops::simd {

@@ -1,12 +1,10 @@
 #include "ops/simd/outer_products_impl.h"
 
-#include <gtest/gtest.h>
-
 #include <random>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops::simd {
 namespace {

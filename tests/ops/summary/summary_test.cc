@@ -1,9 +1,6 @@
 #include "ops/summary.h"
 #include "ops/builtin_ops.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +11,7 @@
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "tests/framework/io/event_reader.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops {
 namespace {
@@ -27,17 +25,13 @@ class SummaryTest : public testing::Test {
  protected:
   Session& session() {
     if (session_ == nullptr) {
-      auto created = Session::Create(graph_, devices_);
-      EXPECT_TRUE(created.ok()) << created.status();
-      session_ = *std::move(created);
+      session_ = ValueOf(Session::Create(graph_, devices_));
     }
     return *session_;
   }
   FetchedSummaries Read(const std::vector<Output>& summaries, const std::vector<Tensor>& values,
                         TowerSummaries towers = TowerSummaries::kMean) {
-    auto fetched = ReadSummaries(summaries, values, towers);
-    EXPECT_TRUE(fetched.ok()) << fetched.status();
-    return fetched.ok() ? *std::move(fetched) : FetchedSummaries();
+    return ValueOf(ReadSummaries(summaries, values, towers));
   }
   // The summary as read from an event file.
   static std::vector<io::SummaryValue> Parsed(const io::Summary& summary) {
@@ -95,27 +89,24 @@ TEST_F(SummaryTest, PassesItsInputOnAndIsCollected) {
   EXPECT_EQ(histogram.shape(), Shape({3}));
   EXPECT_THAT(graph_.GetCollection(kSummaries, "tower_0"), ElementsAre(scalar, histogram));
   EXPECT_THAT(graph_.GetCollection(kSummaries, "tower_1"), IsEmpty());
-  const auto values = session().Run({scalar, histogram});
-  ASSERT_TRUE(values.ok()) << values.status();
-  EXPECT_EQ((*values)[0].scalar<float>(), 3);
-  EXPECT_THAT((*values)[1].ToDoubles(), ElementsAre(1, 2, 6));
+  ASSERT_OK_AND_ASSIGN(const auto values, session().Run({scalar, histogram}));
+  EXPECT_EQ(values[0].scalar<float>(), 3);
+  EXPECT_THAT(values[1].ToDoubles(), ElementsAre(1, 2, 6));
 }
 
 TEST_F(SummaryTest, TheGradientPasses) {
   const Output x = Const(root_, 3.f);
   const Output y = Square(root_, ScalarSummary(root_, "x", x));
-  const auto gradients = Gradients(root_, {y}, {x});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
-  EXPECT_EQ(session().Run({(*gradients)[0]}).value()[0].scalar<float>(), 6);
+  ASSERT_OK_AND_ASSIGN(const auto gradients, Gradients(root_, {y}, {x}));
+  EXPECT_EQ(session().Run({gradients[0]}).value()[0].scalar<float>(), 6);
 }
 
 TEST_F(SummaryTest, NothingRunsForIt) {
   const Output x = Placeholder(root_, DType::kFloat32, {4});
   const Output y = Exp(root_, Exp(root_, HistogramSummary(root_, "x", Exp(root_, x))));
-  const auto step = session().Prepare({{x, {4}}}, {y});
-  ASSERT_TRUE(step.ok()) << step.status();
+  ASSERT_OK_AND_ASSIGN(const auto step, session().Prepare({{x, {4}}}, {y}));
   int runs = 0;
-  for (const StreamProgram& stream : (*step)->plan().streams) {
+  for (const StreamProgram& stream : step->plan().streams) {
     for (const Instruction& instruction : stream.instructions) runs += instruction.kind == Instruction::Kind::kRun;
   }
   EXPECT_EQ(runs, 3);
@@ -175,9 +166,7 @@ class TowersTest : public SummaryTest {
                                      {x_[1], Tensor::Of<float>({3, 4, 5, NAN}, {2, 2})},
                                      {images_[0], first},
                                      {images_[1], second}};
-    const auto values = session().Run(feeds, fetches);
-    EXPECT_TRUE(values.ok()) << values.status();
-    return values.ok() ? *values : std::vector<Tensor>();
+    return ValueOf(session().Run(feeds, fetches));
   }
 
   std::vector<Output> x_, images_, merged_;

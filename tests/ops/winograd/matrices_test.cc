@@ -1,13 +1,11 @@
 #include "ops/winograd/matrices.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
 #include <vector>
 
 #include "ops/winograd/transform_impl.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops::winograd {
 namespace {

@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -15,7 +13,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "ops/winograd/winograd_impl.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops::winograd {
 namespace {

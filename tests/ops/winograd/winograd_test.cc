@@ -1,8 +1,5 @@
 #include "ops/winograd/winograd_impl.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -16,7 +13,7 @@
 #include "framework/base/alignment.h"
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 
 namespace belfry::ops::winograd {
 namespace {

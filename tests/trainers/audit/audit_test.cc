@@ -9,9 +9,6 @@
 #include <sstream>
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
@@ -19,7 +16,7 @@
 #include "framework/io/safetensors.h"
 #include "framework/runtime/session.h"
 #include "ops/builtin_ops.h"
-#include "tests/main/seed.h"
+#include "tests/main/testing.h"
 #include "trainers/audit/check.h"
 #include "trainers/audit/compare.h"
 #include "trainers/audit/replayer.h"
@@ -68,11 +65,7 @@ class Audit : public ::testing::Test {
                                              " --data=", File("data.txt"), " ", flags, " > ", File("output"), " 2>&1");
     ASSERT_EQ(std::system(command.c_str()), 0) << Contents(File("output"));
   }
-  RunRecord Record(const std::string& run) const {
-    const absl::StatusOr<RunRecord> record = ReadRun(File(run));
-    EXPECT_TRUE(record.ok()) << record.status();
-    return *record;
-  }
+  RunRecord Record(const std::string& run) const { return ValueOf(ReadRun(File(run))); }
   CheckedRun Check(const std::string& run) const { return CheckRun(Record(run)); }
 
   std::string folder_;
@@ -167,9 +160,8 @@ TEST_F(Audit, SaysWhereTheLayoutOfAReplayDoesNotPromiseTheSameBits) {
   Write(File("fault"), "15");  // so that they differ in any case
   const auto text = [&](const std::string& flag) {
     Replayer replayer({absl::StrCat("--fault=", File("fault")), flag});
-    const absl::StatusOr<Comparison> comparison = ReplayAround(Record("run"), 15, replayer);
-    EXPECT_TRUE(comparison.ok()) << comparison.status();
-    return comparison->text;
+    const Comparison comparison = ValueOf(ReplayAround(Record("run"), 15, replayer));
+    return comparison.text;
   };
   const std::string advice = "do not promise the same bits: repeat it with --towers=2 --threads_per_device=1 after --.";
   EXPECT_THAT(text("--towers=4"), AllOf(HasSubstr("The run had 2 towers, and the replay 4. Such"), HasSubstr(advice)));
@@ -263,10 +255,9 @@ TEST_F(Audit, RepeatsSteps) {
   const RunRecord run = Record("run");
   Replayer same({}), other({"--devices=cpu:1"});
   for (Replayer* const replayer : {&same, &other}) {
-    const absl::StatusOr<Comparison> comparison = ReplayAround(run, 50, *replayer);
-    ASSERT_TRUE(comparison.ok()) << comparison.status();
-    EXPECT_TRUE(comparison->same) << comparison->text;
-    EXPECT_THAT(comparison->text, HasSubstr("Steps 40 to 59 were repeated from"));
+    ASSERT_OK_AND_ASSIGN(const Comparison comparison, ReplayAround(run, 50, *replayer));
+    EXPECT_TRUE(comparison.same) << comparison.text;
+    EXPECT_THAT(comparison.text, HasSubstr("Steps 40 to 59 were repeated from"));
   }
   // The nearest checkpoint is gone, so the replay starts from the one before it.
   fs::remove(File("run/checkpoints/step-00000040.safetensors"));
@@ -274,10 +265,9 @@ TEST_F(Audit, RepeatsSteps) {
   EXPECT_TRUE(absl::IsOutOfRange(ReplayAround(run, 100, same).status()));
   Write(File("fault"), "33");
   Replayer faulty({absl::StrCat("--fault=", File("fault"))});
-  const absl::StatusOr<Comparison> comparison = ReplayAround(run, 33, faulty);
-  ASSERT_TRUE(comparison.ok()) << comparison.status();
-  EXPECT_FALSE(comparison->same);
-  EXPECT_THAT(comparison->text, HasSubstr("not the variables after step 39"));
+  ASSERT_OK_AND_ASSIGN(const Comparison comparison, ReplayAround(run, 33, faulty));
+  EXPECT_FALSE(comparison.same);
+  EXPECT_THAT(comparison.text, HasSubstr("not the variables after step 39"));
 }
 
 TEST_F(Audit, FindsAPlantedFault) {
@@ -290,10 +280,9 @@ TEST_F(Audit, FindsAPlantedFault) {
     fs::remove_all(File("bad"));
     Train("bad", absl::StrCat("--fault=", File("fault")));
     Replayer replayer({});
-    const absl::StatusOr<Comparison> comparison = CompareRuns(Record("good"), Record("bad"), replayer);
-    ASSERT_TRUE(comparison.ok()) << comparison.status();
-    EXPECT_FALSE(comparison->same);
-    EXPECT_THAT(comparison->text,
+    ASSERT_OK_AND_ASSIGN(const Comparison comparison, CompareRuns(Record("good"), Record("bad"), replayer));
+    EXPECT_FALSE(comparison.same);
+    EXPECT_THAT(comparison.text,
                 AllOf(HasSubstr(absl::StrCat("They differ first in step ", step, ", by arithmetic.")),
                       HasSubstr("'tower_0/nudge' (op Nudge, defined at tests/trainers/audit/nudged_training.cc:"),
                       HasSubstr("tower_0.")));

@@ -40,13 +40,12 @@ TEST_F(Cifar10Test, ReadsAllFilesInOrder) {
   folder_.Write("data_batch_1.bin", first);
   folder_.Write("data_batch_2.bin", second);
   folder_.Write("test_batch.bin", test);
-  const auto cifar10 = OpenCifar10(folder_.path());
-  ASSERT_TRUE(cifar10.ok()) << cifar10.status();
-  ExpectHolds(*cifar10->train, first + second);
-  ExpectHolds(*cifar10->test, test);
-  EXPECT_EQ(FieldsText(cifar10->train->fields()), "image uint8 [32,32,3], label int32 []");
-  EXPECT_EQ(cifar10->train->fields()[1].categories, 10);
-  EXPECT_TRUE(cifar10->train->fields()[1].category_names.empty());
+  ASSERT_OK_AND_ASSIGN(const auto cifar10, OpenCifar10(folder_.path()));
+  ExpectHolds(*cifar10.train, first + second);
+  ExpectHolds(*cifar10.test, test);
+  EXPECT_EQ(FieldsText(cifar10.train->fields()), "image uint8 [32,32,3], label int32 []");
+  EXPECT_EQ(cifar10.train->fields()[1].categories, 10);
+  EXPECT_TRUE(cifar10.train->fields()[1].category_names.empty());
 }
 
 TEST_F(Cifar10Test, FindsTheUnpackedArchiveAndItsClassNames) {
@@ -54,9 +53,8 @@ TEST_F(Cifar10Test, FindsTheUnpackedArchiveAndItsClassNames) {
   folder_.Write("cifar-10-batches-bin/data_batch_1.bin", RandomRecords(random_, 1));
   folder_.Write("cifar-10-batches-bin/test_batch.bin", RandomRecords(random_, 1));
   folder_.Write("cifar-10-batches-bin/batches.meta.txt", "a\nb\nc\r\nd\ne\nf\ng\nh\ni\nj\n\n");
-  const auto cifar10 = OpenCifar10(folder_.path());
-  ASSERT_TRUE(cifar10.ok()) << cifar10.status();
-  EXPECT_THAT(cifar10->test->fields()[1].category_names,
+  ASSERT_OK_AND_ASSIGN(const auto cifar10, OpenCifar10(folder_.path()));
+  EXPECT_THAT(cifar10.test->fields()[1].category_names,
               testing::ElementsAre("a", "b", "c", "d", "e", "f", "g", "h", "i", "j"));
   folder_.Write("cifar-10-batches-bin/batches.meta.txt", "a\nb\n");
   ExpectError(OpenCifar10(folder_.path()).status(), StatusCode::kDataLoss, "batches.meta.txt", "2 class names");
@@ -142,22 +140,20 @@ TEST_F(Cifar10Test, NamesTheRecordWithALabelOutOfRange) {
 TEST(RealCifar10, HasItsKnownSizesAndStatistics) {
   const char* directory = std::getenv("BELFRY_CIFAR10");
   if (directory == nullptr) GTEST_SKIP() << "BELFRY_CIFAR10 does not name a directory with the real data";
-  const auto cifar10 = OpenCifar10(directory);
-  ASSERT_TRUE(cifar10.ok()) << cifar10.status();
-  EXPECT_EQ(cifar10->train->size(), 50'000);
-  EXPECT_EQ(cifar10->test->size(), 10'000);
+  ASSERT_OK_AND_ASSIGN(const auto cifar10, OpenCifar10(directory));
+  EXPECT_EQ(cifar10.train->size(), 50'000);
+  EXPECT_EQ(cifar10.test->size(), 10'000);
   std::vector<int> counts(10);
-  for (int64_t i = 0; i < cifar10->test->size(); ++i) {
-    ++counts[ReadExample(*cifar10->test, i).value()[1].scalar<int32_t>()];
+  for (int64_t i = 0; i < cifar10.test->size(); ++i) {
+    ++counts[ReadExample(*cifar10.test, i).value()[1].scalar<int32_t>()];
   }
   EXPECT_THAT(counts, testing::Each(1'000));
-  const auto statistics = ComputeChannelStatistics(*cifar10->train);
-  ASSERT_TRUE(statistics.ok());
+  ASSERT_OK_AND_ASSIGN(const auto statistics, ComputeChannelStatistics(*cifar10.train));
   // The published numbers, with a margin for copies of the set whose images went through a lossy format.
   const float means[] = {0.4914f, 0.4822f, 0.4465f}, deviations[] = {0.2470f, 0.2435f, 0.2616f};
   for (int c = 0; c < 3; ++c) {
-    EXPECT_NEAR(statistics->mean[c] / 255, means[c], 3e-3);
-    EXPECT_NEAR(statistics->deviation[c] / 255, deviations[c], 3e-3);
+    EXPECT_NEAR(statistics.mean[c] / 255, means[c], 3e-3);
+    EXPECT_NEAR(statistics.deviation[c] / 255, deviations[c], 3e-3);
   }
 }
 

@@ -15,11 +15,7 @@ namespace {
 
 using absl::StatusCode;
 
-MarkovSource Source(const MarkovOptions& options) {
-  auto source = MarkovSource::Create(options);
-  EXPECT_TRUE(source.ok()) << source.status();
-  return *std::move(source);
-}
+MarkovSource Source(const MarkovOptions& options) { return ValueOf(MarkovSource::Create(options)); }
 
 TEST(MarkovSource, ProbabilitiesAreADistributionThatTheStationaryOneBelongsTo) {
   FreshRandom random;
@@ -108,12 +104,12 @@ TEST(MarkovSource, RefusesOptionsOutOfRange) {
 }
 
 TEST(Language, WindowsOfTrainingAndValidationDiffer) {
-  const auto language = GenerateLanguage({.window = 9, .training_windows = 3, .validation_windows = 2});
-  ASSERT_TRUE(language.ok()) << language.status();
-  EXPECT_GT(language->loss_floor, language->entropy_per_token);
-  EXPECT_EQ(language->data.train->size(), 3);
-  EXPECT_EQ(language->data.validation->size(), 2);
-  const auto first = ReadExample(*language->data.train, 0), held_out = ReadExample(*language->data.validation, 0);
+  ASSERT_OK_AND_ASSIGN(const auto language,
+                       GenerateLanguage({.window = 9, .training_windows = 3, .validation_windows = 2}));
+  EXPECT_GT(language.loss_floor, language.entropy_per_token);
+  EXPECT_EQ(language.data.train->size(), 3);
+  EXPECT_EQ(language.data.validation->size(), 2);
+  const auto first = ReadExample(*language.data.train, 0), held_out = ReadExample(*language.data.validation, 0);
   ASSERT_TRUE(first.ok() && held_out.ok());
   for (int i = 1; i < 9; ++i) EXPECT_EQ((*first)[0].data<int32_t>()[i], (*first)[1].data<int32_t>()[i - 1]);
   EXPECT_NE(0, std::memcmp((*first)[0].raw(), (*held_out)[0].raw(), 9 * sizeof(int32_t)));

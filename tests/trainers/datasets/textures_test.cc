@@ -24,16 +24,14 @@ using absl::StatusCode;
 
 TEST(Textures, WritesASetThatOpens) {
   TemporaryFolder folder;
-  const absl::Status written = WriteTextures(folder / "new/set", {.training_images = 10'023, .test_images = 30});
-  ASSERT_TRUE(written.ok()) << written;
-  const auto set = OpenCifar10(folder / "new/set");
-  ASSERT_TRUE(set.ok()) << set.status();
-  EXPECT_EQ(set->train->size(), 10'023);
-  EXPECT_EQ(set->test->size(), 30);
-  EXPECT_EQ(set->train->fields()[1].category_names[1], "checkered_disc");
+  ASSERT_EQ(WriteTextures(folder / "new/set", {.training_images = 10'023, .test_images = 30}), absl::OkStatus());
+  ASSERT_OK_AND_ASSIGN(const auto set, OpenCifar10(folder / "new/set"));
+  EXPECT_EQ(set.train->size(), 10'023);
+  EXPECT_EQ(set.test->size(), 30);
+  EXPECT_EQ(set.train->fields()[1].category_names[1], "checkered_disc");
   std::vector<int> counts(10);
-  for (int64_t i = 0; i < set->test->size(); ++i) {
-    ++counts[ReadExample(*set->test, i).value()[1].scalar<int32_t>()];
+  for (int64_t i = 0; i < set.test->size(); ++i) {
+    ++counts[ReadExample(*set.test, i).value()[1].scalar<int32_t>()];
   }
   EXPECT_THAT(counts, testing::Each(3));
   for (const auto& entry : std::filesystem::directory_iterator(folder / "new/set")) {
@@ -76,9 +74,8 @@ TEST(Textures, ReplacesItsOwnSetsOnly) {
   ASSERT_TRUE(WriteTextures(folder.path(), first).ok());
   EXPECT_EQ(std::filesystem::last_write_time(folder / "data_batch_1.bin"), time);
   ASSERT_TRUE(WriteTextures(folder.path(), second).ok());
-  const auto set = OpenCifar10(folder.path());
-  ASSERT_TRUE(set.ok()) << set.status();
-  EXPECT_EQ(set->train->size(), 12);
+  ASSERT_OK_AND_ASSIGN(const auto set, OpenCifar10(folder.path()));
+  EXPECT_EQ(set.train->size(), 12);
 
   std::filesystem::remove(folder / "textures.txt");
   const std::string before = Contents(folder / "data_batch_1.bin");
@@ -93,10 +90,9 @@ int EntriesOf(const TemporaryFolder& folder) {
 }
 
 void ExpectOpens(const std::string& place, const TextureOptions& options = kSmall) {
-  const auto set = OpenCifar10(place);
-  ASSERT_TRUE(set.ok()) << set.status();
-  EXPECT_EQ(set->train->size(), options.training_images);
-  EXPECT_EQ(set->test->size(), options.test_images);
+  ASSERT_OK_AND_ASSIGN(const auto set, OpenCifar10(place));
+  EXPECT_EQ(set.train->size(), options.training_images);
+  EXPECT_EQ(set.test->size(), options.test_images);
 }
 
 TEST(Textures, GoesOnAfterAProcessThatWasKilled) {
@@ -111,8 +107,7 @@ TEST(Textures, GoesOnAfterAProcessThatWasKilled) {
   while (!std::filesystem::exists(beside) && !std::filesystem::exists(folder / "set")) usleep(1'000);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  const absl::Status status = WriteTextures(folder / "set", kSmall);
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(WriteTextures(folder / "set", kSmall), absl::OkStatus());
   ExpectOpens(folder / "set");
   EXPECT_EQ(EntriesOf(folder), 1) << "nothing is left beside the set";
 }
@@ -130,8 +125,7 @@ TEST(Textures, ManyProcessesAndThreadsAtOnce) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
-      const absl::Status status = WriteTextures(folder / "set", kSmall);
-      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(WriteTextures(folder / "set", kSmall), absl::OkStatus());
       ExpectOpens(folder / "set");
     });
   }
@@ -149,15 +143,13 @@ TEST(Textures, RepairsASetThatLostFiles) {
   for (const char* lost : {"data_batch_1.bin", "test_batch.bin"}) {
     ASSERT_TRUE(WriteTextures(folder / "set", kSmall).ok());
     std::filesystem::remove(folder / ("set/" + std::string(lost)));
-    const absl::Status status = WriteTextures(folder / "set", kSmall);
-    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(WriteTextures(folder / "set", kSmall), absl::OkStatus());
     ExpectOpens(folder / "set");
   }
   // Leftovers of an interrupted run that wrote in place: no test images, no marker, and a file before its renaming.
   std::filesystem::remove(folder / "set/textures.txt");
   std::filesystem::rename(folder / "set/test_batch.bin", folder / "set/test_batch.bin.17.tmp");
-  const absl::Status status = WriteTextures(folder / "set", kSmall);
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(WriteTextures(folder / "set", kSmall), absl::OkStatus());
   ExpectOpens(folder / "set");
   EXPECT_FALSE(std::filesystem::exists(folder / "set/test_batch.bin.17.tmp"));
 }
@@ -172,11 +164,10 @@ TEST(Textures, LeavesForeignDataAlone) {
     std::filesystem::create_directory(folder / "set");
     folder.Write("set/" + name, bytes);
     ExpectError(WriteTextures(folder / "set", kSmall), StatusCode::kFailedPrecondition, folder / "set");
-    const auto place = PlaceTextures(folder / "set", kSmall);
-    ASSERT_TRUE(place.ok()) << place.status();
-    EXPECT_EQ(*place, folder / "set_2");
-    ExpectOpens(*place);
-    EXPECT_EQ(PlaceTextures(folder / "set", kSmall).value(), *place);
+    ASSERT_OK_AND_ASSIGN(const auto place, PlaceTextures(folder / "set", kSmall));
+    EXPECT_EQ(place, folder / "set_2");
+    ExpectOpens(place);
+    EXPECT_EQ(PlaceTextures(folder / "set", kSmall).value(), place);
     EXPECT_EQ(Contents(folder / ("set/" + name)), bytes);
     EXPECT_EQ(EntriesOf(folder), 2);
   }
@@ -197,8 +188,7 @@ TEST(Textures, WritesWhereALinkLeads) {
   TemporaryFolder folder;
   std::filesystem::create_directory(folder / "real");
   std::filesystem::create_directory_symlink(folder / "real", folder / "link");
-  const absl::Status status = WriteTextures(folder / "link/", kSmall);
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(WriteTextures(folder / "link/", kSmall), absl::OkStatus());
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
   ExpectOpens(folder / "real");
 }
@@ -208,8 +198,7 @@ TEST(Textures, ALockOfTheFolderAroundItDoesNotMatter) {
   TemporaryFolder folder;
   const int around = open(folder.path().c_str(), O_RDONLY | O_DIRECTORY);
   ASSERT_EQ(flock(around, LOCK_EX), 0);
-  const absl::Status status = WriteTextures(folder / "set", kSmall);
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(WriteTextures(folder / "set", kSmall), absl::OkStatus());
   close(around);
 }
 

@@ -1,11 +1,9 @@
 #include "trainers/prediction/gpu_card.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -29,11 +27,10 @@ TEST(GpuCard, KnownOnesHaveAllValues) {
 TEST(GpuCard, AFileChangesWhatItNames) {
   const std::string path = absl::StrCat(testing::TempDir(), "/card.txt");
   std::ofstream(path) << "# a slower one\nlike h100\n\nmodel  My card # mine\nbandwidth 2e12\nconv_share_float32 0.3\n";
-  const auto card = GpuCard::Find(path);
-  ASSERT_TRUE(card.ok()) << card.status();
-  EXPECT_EQ(card->model, "My card");
-  EXPECT_EQ(card->bandwidth, 2e12);
-  EXPECT_EQ(card->flops_16bit, 989e12);
+  ASSERT_OK_AND_ASSIGN(const auto card, GpuCard::Find(path));
+  EXPECT_EQ(card.model, "My card");
+  EXPECT_EQ(card.bandwidth, 2e12);
+  EXPECT_EQ(card.flops_16bit, 989e12);
 }
 
 TEST(GpuCard, NoOtherCardHasItsShareOfFloat32Convolutions) {

@@ -1,15 +1,13 @@
 // Bytes, launches and times of small steps, counted by hand.
 #include "trainers/prediction/gpu_cost.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "framework/device/described_gpu.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "tests/main/testing.h"
 #include "tests/trainers/prediction/networks.h"
 #include "trainers/prediction/gpu_report.h"
 
@@ -43,9 +41,8 @@ class SmallStep : public testing::Test {
     const Output sum = ops::Add(scope.Named("sum"), relu, product);
     const Output total = ops::Sum(scope.Named("total"), sum, {0});
     const auto session = Session::Create(graph_, devices_, {.fuse = false});
-    const auto explained = (*session)->Explain({{x, {256, 32}}, {w, {32, 64}}}, {total});
-    EXPECT_TRUE(explained.ok()) << explained.status();
-    plan_ = explained->plan;
+    const auto explained = ValueOf((*session)->Explain({{x, {256, 32}}, {w, {32, 64}}}, {total}));
+    plan_ = explained.plan;
   }
   Demand Of(absl::string_view name) const {
     for (const ProgramNode& node : plan_->program.nodes) {
@@ -75,9 +72,8 @@ TEST_F(SmallStep, NodesReadAndWriteTheirTensors) {
 
 // Every kernel is that of one node without fusion, however it is counted.
 TEST(FuseStep, WithoutRulesHasTheBytesOfTheNodes) {
-  const auto planned = PlanOf(CifarResNet(20, DType::kBFloat16), DescribedH100(), 64);
-  ASSERT_TRUE(planned.ok()) << planned.status();
-  const Plan& plan = *planned->plan;
+  ASSERT_OK_AND_ASSIGN(const auto planned, PlanOf(CifarResNet(20, DType::kBFloat16), DescribedH100(), 64));
+  const Plan& plan = *planned.plan;
   const std::vector<Demand> kernels = FuseStep(plan, 1, kNoFusion);
   size_t at = 0;
   for (const ProgramNode& node : plan.program.nodes) {
@@ -135,17 +131,16 @@ TEST(SecondsOf, CountsWholeWavesOfTiles) {
 
 TEST(PredictStep, AveragesThatNothingHidesTakeTime) {
   const DeviceSet devices = OpenDescribedGpus("gpu:2", {.model = "two", .memory_bytes = size_t{80} << 30}).value();
-  const auto planned = PlanOf(TutorialNetwork(DType::kFloat32), devices, 64);
-  ASSERT_TRUE(planned.ok()) << planned.status();
+  ASSERT_OK_AND_ASSIGN(const auto planned, PlanOf(TutorialNetwork(DType::kFloat32), devices, 64));
   GpuCard card = GpuCard::Find("h100").value();
-  const PredictedStep fast = PredictStep(*planned->plan, 1, 2, card);
+  const PredictedStep fast = PredictStep(*planned.plan, 1, 2, card);
   card.link /= 1000;
-  const PredictedStep slow = PredictStep(*planned->plan, 1, 2, card);
+  const PredictedStep slow = PredictStep(*planned.plan, 1, 2, card);
   // 4.27 MB of gradients, sent and received once by each of two, at 0.45 GB/s.
   EXPECT_NEAR(slow.step - fast.step, 1'068'298 * 4 / (450e6 * card.link_share), 1.5e-3);
   EXPECT_GT(slow.exposed, fast.exposed);
   // A reduce-scatter is half of an average.
-  Plan scattered = *planned->plan;
+  Plan scattered = *planned.plan;
   for (ProgramNode& node : scattered.program.nodes) {
     if (node.op->kind == OpKind::kAllReduce) node.attrs.Set("reduction", std::string("reduce_scatter"));
   }
@@ -155,7 +150,7 @@ TEST(PredictStep, AveragesThatNothingHidesTakeTime) {
     EXPECT_NEAR(half.seconds[i] - card.average, (slow.seconds[i] - card.average) / 2, 1e-9);
   }
   card.link = 1e30, card.average = 1e-12;
-  EXPECT_NEAR(PredictStep(*planned->plan, 1, 2, card).exposed, 0, 1e-9);
+  EXPECT_NEAR(PredictStep(*planned.plan, 1, 2, card).exposed, 0, 1e-9);
 }
 
 }  // namespace

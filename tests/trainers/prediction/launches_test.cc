@@ -1,6 +1,4 @@
 // Launches of a step, as predicted for a described card, and as the real kernels' host code makes them.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -11,6 +9,7 @@
 #include "framework/compiler/kernels.h"
 #include "ops/builtin_ops.h"
 #include "tests/fake_gpu/fake_gpu.h"
+#include "tests/main/testing.h"
 #include "tests/trainers/prediction/networks.h"
 #include "trainers/prediction/gpu_report.h"
 
@@ -62,9 +61,8 @@ TEST(Launches, OfEachNodeAreThoseOfItsKernel) {
   for (const Network& network :
        {TutorialNetwork(DType::kFloat32), TutorialNetwork(DType::kBFloat16), CifarResNet(20, DType::kBFloat16),
         CifarResNet(20, DType::kFloat32), Gpt(1, 5000, DType::kBFloat16), Gpt(12, 5000, DType::kBFloat16)}) {
-    const auto planned = PlanOf(network, devices, 2);
-    ASSERT_TRUE(planned.ok()) << planned.status();
-    const Program& program = planned->plan->program;
+    ASSERT_OK_AND_ASSIGN(const auto planned, PlanOf(network, devices, 2));
+    const Program& program = planned.plan->program;
     const std::vector<int64_t> launches = CountLaunches(program);
     std::set<std::string> reported;
     for (size_t i = 0; i < launches.size(); ++i) {
@@ -93,11 +91,10 @@ TEST(Launches, OfAStepAreFew) {
       {CifarResNet(56, DType::kBFloat16), 512, 415}, {Gpt(12, 50257, DType::kBFloat16), 8, 287},
   };
   for (const Limit& limit : limits) {
-    const auto planned = PlanOf(limit.network, devices, limit.batch);
-    ASSERT_TRUE(planned.ok()) << planned.status();
+    ASSERT_OK_AND_ASSIGN(const auto planned, PlanOf(limit.network, devices, limit.batch));
     double launches = 0;
-    for (const ProgramNode& node : planned->plan->program.nodes) {
-      launches += DemandOf(planned->plan->program, node).launches;
+    for (const ProgramNode& node : planned.plan->program.nodes) {
+      launches += DemandOf(planned.plan->program, node).launches;
     }
     std::printf("%-28s %5.0f launches a step\n", limit.network.name.c_str(), launches);
     EXPECT_LE(launches, limit.launches) << limit.network.name;

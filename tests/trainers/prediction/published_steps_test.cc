@@ -1,11 +1,10 @@
 // The prediction of steps that others have measured and published.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "tests/main/testing.h"
 #include "tests/trainers/prediction/networks.h"
 #include "trainers/prediction/fused_step.h"
 
@@ -59,11 +58,9 @@ TEST(PublishedSteps, ArePredicted) {
   const DeviceSet devices = DescribedH100();
   int close = 0;
   for (const PublishedStep& step : PublishedSteps()) {
-    const auto planned = PlanOf(step.network, devices, step.batch, /*fuse=*/false);
-    ASSERT_TRUE(planned.ok()) << planned.status();
-    const auto card = GpuCard::Find(step.card);
-    ASSERT_TRUE(card.ok()) << card.status();
-    const StepDemand sum = SumOf(FuseStep(*planned->plan, /*device=*/1, step.rules), *card);
+    ASSERT_OK_AND_ASSIGN(const auto planned, PlanOf(step.network, devices, step.batch, /*fuse=*/false));
+    ASSERT_OK_AND_ASSIGN(const auto card, GpuCard::Find(step.card));
+    const StepDemand sum = SumOf(FuseStep(*planned.plan, /*device=*/1, step.rules), card);
     const double error = sum.seconds / step.seconds - 1;
     std::printf("%-34s published %6.1f ms, predicted %6.1f, %+4.0f %%\n", step.what.c_str(), step.seconds * 1e3,
                 sum.seconds * 1e3, 100 * error);
@@ -76,11 +73,10 @@ TEST(PublishedSteps, ArePredicted) {
 // 4.09e9 multiply-adds forward at 224 x 224 (torchvision's documentation of resnet50, whose v1.5 this is), thrice that
 // with the gradients but for the images'.
 TEST(PublishedSteps, ResNet50HasItsOperations) {
-  const auto planned = PlanOf(ResNet50(DType::kFloat32), DescribedH100(), 1, /*fuse=*/false);
-  ASSERT_TRUE(planned.ok()) << planned.status();
+  ASSERT_OK_AND_ASSIGN(const auto planned, PlanOf(ResNet50(DType::kFloat32), DescribedH100(), 1, /*fuse=*/false));
   double flops = 0;
-  for (const ProgramNode& node : planned->plan->program.nodes) {
-    const Demand demand = DemandOf(planned->plan->program, node);
+  for (const ProgramNode& node : planned.plan->program.nodes) {
+    const Demand demand = DemandOf(planned.plan->program, node);
     if (demand.m > 0) flops += demand.flops;
   }
   const double first = 2.0 * 112 * 112 * 64 * 7 * 7 * 3;  // conv1, without the gradient of its images

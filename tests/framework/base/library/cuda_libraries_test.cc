@@ -1,8 +1,6 @@
 #include "framework/base/library/cuda_libraries.h"
 
 #include <dlfcn.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -14,6 +12,7 @@
 #include "framework/base/library/cuda_folders.h"
 #include "framework/base/library/needed.h"
 #include "framework/base/module.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -99,9 +98,8 @@ TEST_F(FoldersTest, AreDescribedInFewWords) {
 }
 
 TEST(NeededLibraries, AreReadFromTheFile) {
-  const auto needed = NeededLibraries(fs::path(BELFRY_NEEDS_STUB));
-  ASSERT_TRUE(needed.ok()) << needed.status();
-  EXPECT_THAT(*needed, AllOf(Contains("libnvstub.so.7"), Contains("libc.so.6")));
+  ASSERT_OK_AND_ASSIGN(const auto needed, NeededLibraries(fs::path(BELFRY_NEEDS_STUB)));
+  EXPECT_THAT(needed, AllOf(Contains("libnvstub.so.7"), Contains("libc.so.6")));
 }
 
 TEST(NeededLibraries, OfDamagedFilesAreAnErrorOrFew) {

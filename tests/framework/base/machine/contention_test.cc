@@ -1,7 +1,5 @@
 #include "framework/base/machine/contention.h"
 
-#include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <atomic>
@@ -9,6 +7,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -1,11 +1,12 @@
 #include "framework/base/machine/processor.h"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -1,7 +1,5 @@
 #include "framework/base/machine/spinning.h"
 
-#include <gtest/gtest.h>
-
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -20,6 +18,7 @@
 #include "framework/base/machine/contention.h"
 #include "framework/base/parallel.h"
 #include "framework/base/steady_time.h"
+#include "tests/main/testing.h"
 
 extern "C" [[gnu::weak]] void kmp_set_blocktime(int milliseconds);
 

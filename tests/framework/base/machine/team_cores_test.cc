@@ -1,7 +1,5 @@
 #include "framework/base/machine/team_cores.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <omp.h>
 #include <sched.h>
 
@@ -12,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/cores.h"
 #include "framework/base/parallel.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

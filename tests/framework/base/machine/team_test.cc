@@ -1,7 +1,5 @@
 #include "framework/base/machine/team.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
