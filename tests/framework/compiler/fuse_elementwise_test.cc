@@ -6,7 +6,7 @@
 #include "ops/nn.h"
 #include "ops/training.h"
 #include "tests/framework/base/same_bits.h"
-#include "tests/framework/compiler/plan_checker.h"
+#include "tests/framework/compiler/execution.h"
 #include "tests/framework/runtime/session_fixture.h"
 
 namespace belfry {
@@ -220,7 +220,8 @@ TEST_F(FuseElementwiseTest, AResultTakesThePlaceOfAnOperand) {
   ASSERT_THAT(Members(plan, y.node->name()), ElementsAre("Neg", "Mul"));
   EXPECT_EQ(offset(y.node->name(), 1), offset(operand.node->name(), 0));
   EXPECT_NE(offset(y.node->name(), 0), offset(operand.node->name(), 0));
-  EXPECT_EQ(CheckPlan(plan), "");
+  EXPECT_EQ(VerifyPlan(plan).status(), absl::OkStatus());
+  EXPECT_TRUE(execution::OrdersAllAccesses(plan));
   ASSERT_TRUE(step->Run({Tensor::Zeros(DType::kFloat32, {32})}).ok());
 }
 
@@ -454,7 +455,8 @@ TEST_P(RandomElementwiseTest, IsBitEqualToTheOpsOneByOne) {
       ASSERT_THAT(std::string(step.status().message()), HasSubstr("has a cycle")) << step.status();
       continue;
     }
-    EXPECT_EQ(CheckPlan((*step)->plan()), "");
+    EXPECT_EQ(VerifyPlan((*step)->plan()).status(), absl::OkStatus());
+    EXPECT_TRUE(execution::OrdersAllAccesses((*step)->plan()) && execution::OrdersDependences((*step)->plan()));
     EXPECT_TRUE(fuse || Count((*step)->plan(), kPass) == 0);
     for (int turn = 0; turn < 2; ++turn) {
       ASSERT_EQ((*step)->Run(feeds), absl::OkStatus());

@@ -8,10 +8,11 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/compiler/eager.h"
+#include "framework/compiler/verify/verify.h"
 #include "ops/builtin_ops.h"
 #include "ops/collective.h"
 #include "ops/nn.h"
-#include "tests/framework/compiler/plan_checker.h"
+#include "tests/framework/compiler/execution.h"
 #include "tests/framework/runtime/session_fixture.h"
 
 namespace belfry {
@@ -224,7 +225,12 @@ TEST_P(MemoryPlanTest, RandomGraphs) {
       ASSERT_EQ(plan.recomputation.nodes > 0, peak < whole);
       recomputed += plan.recomputation.nodes;
       within += share < 1 && peak <= options.arena_limit ? 1 : 0;
-      ASSERT_EQ(CheckPlan(plan), "") << plan.ToText(devices);
+      ASSERT_EQ(VerifyPlan(plan).status(), absl::OkStatus()) << plan.ToText(devices);
+      ASSERT_TRUE(execution::OrdersAllAccesses(plan)) << plan.ToText(devices);
+      ASSERT_TRUE(execution::OrdersDependences(plan)) << plan.ToText(devices);
+      for (size_t d = 0; d < plan.memory.arena_bytes.size(); ++d) {
+        ASSERT_LE(plan.memory.arena_bytes[d], plan.memory.sum_bytes[d]);
+      }
       for (int run = 0; run < (share == 1 ? 3 : 1); ++run) {
         ASSERT_TRUE(step->Run(tensors).ok());
         for (size_t i = 0; i < fetches.size(); ++i) {
@@ -271,7 +277,7 @@ TEST_F(MemoryTest, LargeResultsWaitForTheirUse) {
   const Output sum = ops::Sum(root_, second);
   Open("cpu:1");
   const auto step = Prepare({{column, {1000, 1}}, {row, {1, 1000}}}, {ops::Add(root_, sum, ops::Sum(root_, first))});
-  EXPECT_EQ(CheckPlan(step->plan()), "");
+  EXPECT_EQ(VerifyPlan(step->plan()).status(), absl::OkStatus());
   EXPECT_LT(step->plan().memory.arena_bytes[0], 4'100'000u);
 }
 
@@ -324,16 +330,16 @@ TEST_F(MemoryTest, TheCheckerFindsOverlaps) {
   const Output a = ops::Neg(root_, x), b = ops::Square(root_, a);
   Open("cpu:1");
   Plan plan = Prepare({{x, {1000}}}, {ops::Sub(root_, b, a)})->plan();
-  ASSERT_EQ(CheckPlan(plan), "");
+  ASSERT_EQ(VerifyPlan(plan).status(), absl::OkStatus());
   Plan moved = plan;
   for (auto& outputs : moved.memory.outputs) outputs[0].offset = 0;
-  EXPECT_NE(CheckPlan(moved), "");
+  EXPECT_FALSE(VerifyPlan(moved).ok());
   moved = plan;
   moved.memory.arena_bytes[0] = 64;
-  EXPECT_NE(CheckPlan(moved), "");
+  EXPECT_FALSE(VerifyPlan(moved).ok());
   moved = plan;
   std::reverse(moved.streams[0].instructions.begin(), moved.streams[0].instructions.end());
-  EXPECT_NE(CheckPlan(moved), "");
+  EXPECT_FALSE(VerifyPlan(moved).ok());
 }
 
 }  // namespace

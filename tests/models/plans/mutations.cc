@@ -220,28 +220,28 @@ void LeaveOutRank(Plan& plan, int collective, int64_t rank) {
 std::vector<uint64_t> Judge::Meanings(const Plan& damaged) const {
   std::vector<uint64_t> meanings = meanings_;
   for (size_t i = 0; i < meanings.size(); ++i) {
-    if (!damaged.program.nodes[i].body.empty()) meanings[i] = MeaningOf(damaged.program.nodes[i]);
+    if (!damaged.program.nodes[i].body.empty()) meanings[i] = execution::MeaningOf(damaged.program.nodes[i]);
   }
   return meanings;
 }
 
 Judge::Judge(const Plan& plan) : plan_(plan) {
-  for (const ProgramNode& node : plan.program.nodes) meanings_.push_back(MeaningOf(node));
-  expected_ = RunProgram(plan, meanings_);
+  for (const ProgramNode& node : plan.program.nodes) meanings_.push_back(execution::MeaningOf(node));
+  expected_ = execution::RunProgram(plan, meanings_);
 }
 
 std::string Judge::WhyHarmless(const Plan& damaged) const {
-  const auto seen = RunStreams(damaged, Meanings(damaged), 0);
-  if (!seen.has_value() || *seen != expected_ || !OrdersAllAccesses(damaged)) return "";
+  const auto seen = execution::RunStreams(damaged, Meanings(damaged), 0);
+  if (!seen.has_value() || *seen != expected_ || !execution::OrdersAllAccesses(damaged)) return "";
   if (!SamePlaces(damaged, plan_)) return "other memory is free";
   if (SameInstructions(damaged, plan_)) return "same plan";
-  return OrdersAsMuch(damaged, plan_) ? "the order stays" : "no bytes need the order";
+  return execution::OrdersAsMuch(damaged, plan_) ? "the order stays" : "no bytes need the order";
 }
 
 bool Judge::LooksHarmless(const Plan& damaged, int orders, uint32_t seed) const {
   const std::vector<uint64_t> meanings = Meanings(damaged);
   for (int i = 0; i < orders; ++i) {
-    const auto seen = RunStreams(damaged, meanings, seed + static_cast<uint32_t>(i));
+    const auto seen = execution::RunStreams(damaged, meanings, seed + static_cast<uint32_t>(i));
     if (!seen.has_value() || *seen != expected_) return false;
   }
   return true;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/compiler/plan.h"
-#include "tests/models/plans/execution.h"
+#include "tests/framework/compiler/execution.h"
 
 namespace belfry::models {
 
@@ -41,7 +41,7 @@ class Judge {
 
   const Plan& plan_;
   std::vector<uint64_t> meanings_;
-  Seen expected_;
+  execution::Seen expected_;
 };
 
 // Numbers of mutations by kind and outcome: "caught", "caught, harmless", "missed" and "harmless: <why>".

@@ -8,7 +8,7 @@
 
 #include "framework/compiler/plan.h"
 
-namespace belfry::models {
+namespace belfry::execution {
 
 // A hash of what the node's kernel computes from its operands: of the op, the attributes and the members.
 uint64_t MeaningOf(const ProgramNode& node);
@@ -29,7 +29,10 @@ std::optional<Seen> RunStreams(const Plan& plan, const std::vector<uint64_t>& me
 // compares all pairs of accesses.
 bool OrdersAllAccesses(const Plan& plan);
 
+// True if whatever runs begins after all that it depends on by values and controls, also where no bytes need that.
+bool OrdersDependences(const Plan& plan);
+
 // True if `plan` has an order between all nodes between which `than` has one. REQUIRES: the same nodes.
 bool OrdersAsMuch(const Plan& plan, const Plan& than);
 
-}  // namespace belfry::models
+}  // namespace belfry::execution

@@ -1,15 +1,17 @@
-#include "tests/models/plans/execution.h"
+#include "tests/framework/compiler/execution.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/string_view.h"
 
-namespace belfry::models {
+namespace belfry::execution {
 namespace {
 
 using Kind = Instruction::Kind;
@@ -59,19 +61,25 @@ bool IsOwnOutput(const ProgramNode& node, int output) {
   return node.op->kind != OpKind::kKernel || !node.body.empty() || !node.op->output_arg(output).ref;
 }
 
+// True if `holds` is true of all nodes that the node depends on.
+template <class Predicate>
+bool AllBefore(const ProgramNode& node, const Predicate& holds) {
+  return absl::c_all_of(node.inputs, [&](const Value& input) { return holds(input.node); }) &&
+         absl::c_all_of(node.control_inputs, holds);
+}
+
 // The values that the bytes of a memory hold.
 class Memory {
  public:
-  // The bytes are those of a value, whose first one is at `first`.
-  void Write(const Bytes& bytes, uint64_t value, size_t first) {
+  // The bytes are those of a value, whose first one is at `first`, or theirs.
+  void Write(const Bytes& bytes, uint64_t value, std::optional<size_t> first = std::nullopt) {
     if (bytes.begin == bytes.end) return;
     Parts& parts = spaces_[bytes.space];
     Split(parts, bytes.begin);
     Split(parts, bytes.end);
     parts.erase(parts.lower_bound(bytes.begin), parts.lower_bound(bytes.end));
-    parts[bytes.begin] = {bytes.end, value, first};
+    parts[bytes.begin] = {bytes.end, value, first.value_or(bytes.begin)};
   }
-  void Write(const Bytes& bytes, uint64_t value) { Write(bytes, value, bytes.begin); }
   // A hash that is `value` where the bytes are that value.
   uint64_t Read(const Bytes& bytes) {
     if (bytes.begin == bytes.end) return 0;
@@ -88,10 +96,9 @@ class Memory {
       } else if (next != parts.end()) {
         piece.end = std::min(next->first, bytes.end);
       }
-      const bool same =
-          !pieces.empty() && pieces.back().second.value == piece.value && pieces.back().second.first == piece.first;
-      if (same) {
-        pieces.back().second.end = piece.end;
+      Part* const last = pieces.empty() ? nullptr : &pieces.back().second;
+      if (last != nullptr && last->value == piece.value && last->first == piece.first) {
+        last->end = piece.end;
       } else {
         pieces.push_back({at, piece});
       }
@@ -148,17 +155,17 @@ class Kernels {
 
   void Begin(int node) {
     const ProgramNode& of = nodes_[node];
-    Running& running = running_[node];
+    std::vector<uint64_t>& inputs = running_[node];
     for (int k = 0; k < Count(of.inputs); ++k) {
-      running.inputs.push_back(IsRead(of, k) ? Read(of.inputs[k]) : 0);
-      seen_[node] = Mix(seen_[node], running.inputs.back());
+      inputs.push_back(IsRead(of, k) ? Read(of.inputs[k]) : 0);
+      seen_[node] = Mix(seen_[node], inputs.back());
     }
     seen_[node] = Mix(seen_[node], 1);  // once more, if it runs twice
     if (of.op->kind == OpKind::kAllReduce) {
       --missing_[of.collective];
       const size_t values = of.outputs.size() / of.ranks.size();
       for (size_t r = 0; r < of.ranks.size(); ++r) {
-        const auto first = running.inputs.begin() + static_cast<ptrdiff_t>(r * (values + 1));
+        const auto first = inputs.begin() + static_cast<ptrdiff_t>(r * (values + 1));
         met_[of.collective].insert({of.ranks[r], {first, first + static_cast<ptrdiff_t>(values + 1)}});
       }
     }
@@ -172,39 +179,32 @@ class Kernels {
   // False if something else has written its memory.
   bool End(int node) {
     const ProgramNode& of = nodes_[node];
-    const Running& running = running_[node];
+    const std::vector<uint64_t>& inputs = running_[node];
     const auto busy = [&](const Bytes& bytes, int number) {
       return bytes.begin == bytes.end || memory_.AreAll(bytes, Busy(node, number));
     };
-    if (!busy(WorkspaceOf(plan_, node), kWorkspace)) return false;
-    for (const auto& [bytes, number] : Written(node)) {
-      if (!busy(bytes, number)) return false;
-    }
+    const auto written = Written(node);
+    const bool own = absl::c_all_of(written, [&](const auto& place) { return busy(place.first, place.second); });
+    if (!own || !busy(WorkspaceOf(plan_, node), kWorkspace)) return false;
     for (int k = 0; k < Count(of.inputs); ++k) {
-      if (!IsRead(of, k) || Read(of.inputs[k]) == running.inputs[k]) continue;
-      const std::vector<int> over = WrittenOver(node, k);
-      const auto own = [&](int number) { return busy(BytesOf(plan_, of.inputs[k]), number); };
-      if (!std::any_of(over.begin(), over.end(), own)) return false;
+      if (!IsRead(of, k) || Read(of.inputs[k]) == inputs[k]) continue;
+      const auto over = [&](int number) { return busy(BytesOf(plan_, of.inputs[k]), number); };
+      if (!absl::c_any_of(WrittenOver(node, k), over)) return false;
     }
-    for (const auto& [bytes, number] : Written(node)) memory_.Write(bytes, Result(node, number));
+    for (const auto& [bytes, number] : written) memory_.Write(bytes, Result(node, number));
     running_.erase(node);
     return true;
   }
 
   Seen Finish() {
-    Seen seen = seen_;
-    for (const Value& fetch : plan_.program.fetches) seen.push_back(Read(fetch));
+    for (const Value& fetch : plan_.program.fetches) seen_.push_back(Read(fetch));
     for (int i = 0; i < Count(nodes_); ++i) {
-      if (nodes_[i].op->kind == OpKind::kVariable) seen.push_back(Read({i, 0}));
+      if (nodes_[i].op->kind == OpKind::kVariable) seen_.push_back(Read({i, 0}));
     }
-    return seen;
+    return seen_;
   }
 
  private:
-  struct Running {
-    std::vector<uint64_t> inputs;
-  };
-
   // The bytes of a running node's workspace, and of its outputs, by Written's number.
   static constexpr int kWorkspace = -1000;
   static uint64_t Busy(int node, int number) { return Mix(Mix(4, static_cast<uint64_t>(node)), number); }
@@ -248,7 +248,7 @@ class Kernels {
     const ProgramNode& of = nodes_[node];
     uint64_t hash = meanings_[node];
     if (of.op->kind != OpKind::kAllReduce) {
-      for (const uint64_t input : running_[node].inputs) hash = Mix(hash, input);
+      for (const uint64_t input : running_[node]) hash = Mix(hash, input);
       return Mix(hash, static_cast<uint64_t>(number) + 1000);
     }
     const size_t values = of.outputs.size() / of.ranks.size();
@@ -270,7 +270,7 @@ class Kernels {
   const std::vector<ProgramNode>& nodes_;
   const std::vector<uint64_t>& meanings_;
   Memory memory_;
-  std::map<int, Running> running_;                                    // by node
+  std::map<int, std::vector<uint64_t>> running_;                      // by node: what it has read
   std::map<int, int> missing_;                                        // by collective: the nodes that have not come
   std::map<int, std::multimap<int64_t, std::vector<uint64_t>>> met_;  // by collective: the operands, by rank
   Seen seen_;
@@ -375,25 +375,20 @@ Seen RunProgram(const Plan& plan, const std::vector<uint64_t>& meanings) {
   Kernels kernels(apart, meanings);
   const std::vector<ProgramNode>& nodes = plan.program.nodes;
   std::vector<bool> done(nodes.size());
-  const auto ready = [&](int node) {
-    const auto is_done = [&](int other) { return static_cast<bool>(done[other]); };
-    return std::all_of(nodes[node].inputs.begin(), nodes[node].inputs.end(),
-                       [&](const Value& input) { return is_done(input.node); }) &&
-           std::all_of(nodes[node].control_inputs.begin(), nodes[node].control_inputs.end(), is_done);
-  };
+  const auto is_done = [&](int node) { return static_cast<bool>(done[node]); };
+  const auto ready = [&](int node) { return AllBefore(nodes[node], is_done); };
   // A collective waits for the last of its nodes, and others for it.
   for (bool moved = true; moved;) {
     moved = false;
     for (int i = 0; i < Count(nodes); ++i) {
       if (done[i]) continue;
-      const bool collective = nodes[i].op->kind == OpKind::kAllReduce;
-      std::vector<int> together;
-      for (int other = collective ? 0 : i; other < (collective ? Count(nodes) : i + 1); ++other) {
+      std::vector<int> together = {i};
+      for (int other = 0; nodes[i].op->kind == OpKind::kAllReduce && other < Count(nodes); ++other) {
         const bool meets =
             nodes[other].op->kind == OpKind::kAllReduce && nodes[other].collective == nodes[i].collective;
-        if (other == i || meets) together.push_back(other);
+        if (meets && other != i) together.push_back(other);
       }
-      if (!std::all_of(together.begin(), together.end(), ready)) continue;
+      if (!absl::c_all_of(together, ready)) continue;
       for (const int node : together) {
         if (Runs(nodes[node])) kernels.Begin(node);
       }
@@ -481,15 +476,25 @@ bool OrdersAllAccesses(const Plan& plan) {
   return true;
 }
 
-bool OrdersAsMuch(const Plan& plan, const Plan& than) {
-  const NodeOrder order(plan), other(than);
-  const int count = Count(than.program.nodes);
-  for (int i = 0; i < count; ++i) {
-    for (int k = 0; k < count; ++k) {
-      if (other.Has(i, k) && !order.Has(i, k)) return false;
-    }
+bool OrdersDependences(const Plan& plan) {
+  const NodeOrder order(plan);
+  const std::vector<ProgramNode>& nodes = plan.program.nodes;
+  for (int i = 0; i < Count(nodes); ++i) {
+    const std::function<bool(int)> over = [&](int node) {
+      return Runs(nodes[node]) ? order.Has(node, i) : AllBefore(nodes[node], over);
+    };
+    if (Runs(nodes[i]) && !AllBefore(nodes[i], over)) return false;
   }
   return true;
 }
 
-}  // namespace belfry::models
+bool OrdersAsMuch(const Plan& plan, const Plan& than) {
+  const NodeOrder order(plan), other(than);
+  const int count = Count(than.program.nodes);
+  for (int i = 0; i < count * count; ++i) {
+    if (other.Has(i / count, i % count) && !order.Has(i / count, i % count)) return false;
+  }
+  return true;
+}
+
+}  // namespace belfry::execution
