@@ -1,6 +1,5 @@
 #include "benchmarks/prediction/link.h"
 
-#include <string>
 #include <vector>
 
 #include "framework/base/status.h"

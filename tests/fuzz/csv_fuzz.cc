@@ -1,5 +1,4 @@
 // Input: a byte each for separator, comment, header and types, then the file.
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

@@ -1,7 +1,6 @@
 // Optimizers on a small least-squares problem: 20 steps of the graph, compared with the formulas in double.
 #include <cmath>
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "framework/graph/graph.h"

@@ -3,10 +3,8 @@
 // (trainers/flags/program_flags.h).
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "framework/data/in_memory.h"

@@ -14,8 +14,6 @@
 #include <ctime>
 
 #include "absl/base/config.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "tests/simulation/scheduler.h"
 
 namespace belfry::simulation {

@@ -11,8 +11,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "framework/collective/mpi/mpi_api.h"
 #include "tests/simulation/random.h"

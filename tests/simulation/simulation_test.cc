@@ -1,7 +1,6 @@
 // The simulation itself: virtual threads and clocks, and that it finds what is wrong.
 #include <pthread.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <functional>
 #include <mutex>

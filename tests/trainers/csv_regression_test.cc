@@ -1,6 +1,5 @@
 #include "trainers/csv_regression.h"
 
-#include <cmath>
 #include <memory>
 #include <random>
 #include <string>

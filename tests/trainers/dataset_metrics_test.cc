@@ -3,13 +3,11 @@
 
 #include <cmath>
 #include <map>
-#include <memory>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/data/in_memory.h"
 #include "ops/array.h"

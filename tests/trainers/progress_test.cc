@@ -1,6 +1,5 @@
 #include "trainers/callbacks/progress.h"
 
-#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>

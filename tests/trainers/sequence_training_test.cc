@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "framework/base/status.h"
-#include "framework/base/steady_time.h"
 #include "framework/collective/world_collective.h"
 #include "framework/data/sequences/bucket_batcher.h"
 #include "framework/runtime/saver.h"

@@ -1,5 +1,4 @@
 // Trainers in several processes: worlds of threads.
-#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iterator>

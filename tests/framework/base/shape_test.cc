@@ -1,6 +1,5 @@
 #include "framework/base/shape.h"
 
-#include <string>
 #include <vector>
 
 #include "tests/main/testing.h"

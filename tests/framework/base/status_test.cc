@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "framework/base/check.h"
 #include "framework/base/source_location.h"

@@ -1,7 +1,6 @@
 // A collective with its devices, ranks and threads, for tests.
 #pragma once
 
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <ostream>

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "framework/compiler/place.h"
 #include "framework/graph/scope.h"

@@ -1,7 +1,6 @@
 #include "framework/data/sequences/buckets.h"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "tests/main/testing.h"

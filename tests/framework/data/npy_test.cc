@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "framework/base/half.h"
 #include "framework/data/npy_header_impl.h"
 #include "tests/framework/base/same_bits.h"

@@ -1,7 +1,6 @@
 #include "framework/data/pictures/pictures.h"
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>

@@ -1,14 +1,12 @@
 #include "framework/data/tokenizers/tokenizer.h"
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "framework/io/file.h"
 #include "tests/main/testing.h"
 

@@ -2,13 +2,11 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/device/device_set.h"
 

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <random>
 #include <thread>
 #include <vector>

@@ -1,7 +1,5 @@
 #include "framework/graph/gradients.h"
 
-#include <cmath>
-
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"

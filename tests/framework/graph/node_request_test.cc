@@ -2,7 +2,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "framework/graph/scope.h"
 #include "ops/array.h"

@@ -1,5 +1,4 @@
 // A user's own op: registered as a record, then built, differentiated and run.
-#include <cmath>
 #include <memory>
 #include <utility>
 

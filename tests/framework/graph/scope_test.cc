@@ -1,8 +1,6 @@
 // Devices, control inputs, colocation, and everything else that a Scope carries besides names.
 #include "framework/graph/scope.h"
 
-#include <algorithm>
-
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "absl/strings/escaping.h"
 #include "tests/framework/io/event_testing.h"
 
 namespace belfry::io {

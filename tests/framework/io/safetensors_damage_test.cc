@@ -1,7 +1,6 @@
 // Safetensors files that are damaged, or were never valid.
 #include <cstring>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/io/safetensors.h"
 #include "tests/framework/io/io_testing.h"

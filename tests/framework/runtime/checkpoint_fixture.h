@@ -1,7 +1,6 @@
 // A small model trained by towers, shared by the tests of checkpoints.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>

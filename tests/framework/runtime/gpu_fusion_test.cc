@@ -1,6 +1,5 @@
 // Generated kernels: fused plans against unfused ones, to the last bit, on GPUs that compile kernels.
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

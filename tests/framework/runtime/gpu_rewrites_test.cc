@@ -2,7 +2,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
 #include "ops/math.h"

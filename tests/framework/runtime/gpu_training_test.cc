@@ -2,7 +2,6 @@
 // fakes.
 #include <cmath>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "framework/runtime/session.h"

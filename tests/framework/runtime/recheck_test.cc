@@ -2,7 +2,6 @@
 // found within the steps that docs/audit.md states, and nothing is where there is no fault.
 #include <sched.h>
 
-#include <cmath>
 #include <cstring>
 #include <random>
 

@@ -1,7 +1,6 @@
 // A graph and a session on it, with some ops whose kernels misbehave on purpose.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>

@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 
-#include "absl/strings/match.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "tests/framework/runtime/session_fixture.h"
 

@@ -1,5 +1,4 @@
 // Every public builder, given a wrong argument, names the line of its caller.
-#include <functional>
 #include <regex>
 #include <set>
 #include <string>

@@ -1,7 +1,5 @@
 #include "models/layers/views.h"
 
-#include <algorithm>
-
 #include "tests/models/model_test.h"
 
 namespace belfry::models {

@@ -1,6 +1,5 @@
 #include "models/onnx/import.h"
 
-#include <fstream>
 #include <functional>
 #include <set>
 

@@ -2,8 +2,6 @@
 #include <cstdlib>
 #include <map>
 
-#include "absl/strings/match.h"
-#include "absl/strings/strip.h"
 #include "framework/base/status.h"
 #include "framework/io/safetensors.h"
 #include "models/layers/losses.h"

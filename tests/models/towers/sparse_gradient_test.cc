@@ -1,7 +1,5 @@
 // Training of embeddings: sparse gradients from the model to the optimizer's slots.
-#include <functional>
 #include <map>
-#include <memory>
 #include <random>
 
 #include "absl/strings/str_cat.h"

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/runtime/session.h"
 #include "models/towers/replicate_towers.h"

@@ -1,6 +1,5 @@
 // Cases of Einsum, LogSumExp, Norm and L2Normalize.
 #include <cmath>
-#include <map>
 
 #include "absl/strings/str_split.h"
 #include "ops/math.h"

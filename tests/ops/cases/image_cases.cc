@@ -1,5 +1,4 @@
 // Cases of ops that preprocess images, against data::Augmenter, which tests/framework/data compares with definitions.
-#include <utility>
 
 #include "framework/data/augment.h"
 #include "ops/image.h"

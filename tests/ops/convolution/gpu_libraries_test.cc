@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <random>
 
-#include "absl/strings/match.h"
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"

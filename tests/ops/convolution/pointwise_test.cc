@@ -1,8 +1,6 @@
 // Convolutions with filters of 1 x 1, in float32 beside float64, whose kernels are others.
-#include <algorithm>
 #include <cmath>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

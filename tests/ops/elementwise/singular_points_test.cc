@@ -1,6 +1,5 @@
 // Values and derivatives where a formula is singular: at 0 and at infinity.
 #include <cmath>
-#include <limits>
 
 #include "framework/graph/gradients.h"
 #include "ops/array.h"

@@ -1,8 +1,5 @@
 // Each GPU kernel against the CPU's, on the inputs of the nodes of a case and of its gradient. Linked with the kernels
 // for real GPUs, and with the same kernels compiled for fake ones.
-#include <cmath>
-#include <map>
-#include <set>
 #include <string>
 
 #include "absl/algorithm/container.h"

@@ -1,7 +1,5 @@
 // The checks that every OpCase must pass.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/parallel.h"

@@ -1,8 +1,6 @@
 // A ReLU's gradient under a maximum pool, computed before the pool's.
-#include <cmath>
 #include <limits>
 #include <random>
-#include <string>
 
 #include "framework/graph/gradients.h"
 #include "ops/nn.h"

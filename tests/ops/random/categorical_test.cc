@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"

@@ -4,8 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
-#include <cstring>
-#include <numeric>
 #include <sstream>
 #include <vector>
 

@@ -7,14 +7,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <thread>
 #include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "framework/base/cores.h"
 #include "framework/base/machine/contention.h"
 #include "framework/base/parallel.h"
 #include "framework/base/steady_time.h"
