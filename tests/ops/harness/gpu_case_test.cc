@@ -25,7 +25,8 @@ class GpuCaseTest : public OpCaseTest {
   void Compare(const NodeRun& run) const {
     const OpDef& op = run.node->op();
     if (op.kind != OpKind::kKernel || op.FindKernel("GPU", KernelDType(op, run.node->attrs())) == nullptr) return;
-    ASSERT_OK_AND_ASSIGN(const auto expected, RunKernel(run), actual = RunKernel(run, {}, &gpu()));
+    ASSERT_OK_AND_ASSIGN(const auto expected, RunKernel(run));
+    const auto actual = RunKernel(run, {}, &gpu());
     ASSERT_TRUE(actual.ok()) << op.name << ": " << actual.status();
     ExpectSame(run, *actual, expected, "");
     for (const auto& [in, out] : op.in_place) {

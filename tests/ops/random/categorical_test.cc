@@ -24,8 +24,8 @@ TEST(Categorical, DrawsWithTheProbabilitiesOfSoftmax) {
   }
   DeviceSet devices = DeviceSet::Open("cpu:1").value();
   const auto session = Session::Create(graph, devices).value();
-  ASSERT_OK_AND_ASSIGN(const auto first, session->Run({{logits, fed}}, {drawn}),
-                       second = session->Run({{logits, fed}}, {drawn}));
+  ASSERT_OK_AND_ASSIGN(const auto first, session->Run({{logits, fed}}, {drawn}));
+  const auto second = session->Run({{logits, fed}}, {drawn});
   EXPECT_EQ(first[0].shape(), Shape({kRows}));
   std::vector<double> counts(4);
   for (int64_t i = 0; i < kRows; ++i) ++counts[static_cast<size_t>(first[0].data<int32_t>()[i])];
