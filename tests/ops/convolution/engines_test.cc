@@ -2,6 +2,7 @@
 #include "ops/onednn/primitive.h"
 #include "ops/winograd/winograd_impl.h"
 #include "tests/main/testing.h"
+#include "tests/ops/convolution/geometry.h"
 
 namespace belfry::ops {
 namespace {
@@ -15,17 +16,8 @@ absl::string_view Engine(ConvolutionPass pass, const ConvolutionGeometry& shape,
   return FirstEngine(pass, {spec, shape, epilogue})->name;
 }
 
-constexpr ConvolutionGeometry kDense = {.n = 3,
-                                        .h = 8,
-                                        .w = 8,
-                                        .c = 128,
-                                        .k = 256,
-                                        .r = 3,
-                                        .s = 3,
-                                        .pad_top = 1,
-                                        .pad_bottom = 1,
-                                        .pad_left = 1,
-                                        .pad_right = 1};
+constexpr ConvolutionGeometry kDense =
+    Padded({.n = 3, .h = 8, .w = 8, .c = 128, .k = 256, .r = 3, .s = 3}, {1, 1, 1, 1});
 
 // Where oneDNN multiplies image by image, strided and wide convolutions are direct, and others are not.
 TEST(ConvolutionEngines, DirectConvolutions) {

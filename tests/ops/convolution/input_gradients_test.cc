@@ -4,6 +4,7 @@
 #include "ops/nn.h"
 #include "ops/winograd/winograd_impl.h"
 #include "tests/framework/compiler/fusion_fixture.h"
+#include "tests/ops/convolution/geometry.h"
 
 namespace belfry {
 namespace {
@@ -46,17 +47,8 @@ TEST_F(FuseInputGradients, OfAResidualBlockAndTheReluBelow) {
   for (const char* op : {"Conv2DBackpropInput", "ReluGrad", "AddN"}) EXPECT_EQ(Count(plan, op), 0) << op;
   // Winograd's algorithm, on processors that support it and for so many images, may write over the addend or, once it
   // is read, over the ReLU's output.
-  const ops::ConvolutionGeometry shape{.n = 12,
-                                       .h = 7,
-                                       .w = 8,
-                                       .c = 16,
-                                       .k = 16,
-                                       .r = 3,
-                                       .s = 3,
-                                       .pad_top = 1,
-                                       .pad_bottom = 1,
-                                       .pad_left = 1,
-                                       .pad_right = 1};
+  const ops::ConvolutionGeometry shape =
+      ops::Padded({.n = 12, .h = 7, .w = 8, .c = 16, .k = 16, .r = 3, .s = 3}, {1, 1, 1, 1});
   if (!ops::winograd::Computes(shape, ops::winograd::Pass::kBackwardData)) return;
   const auto sum = Offsets(plan, "Conv2DBackpropInputAddReluGrad", 4);
   EXPECT_EQ(sum.first, sum.second);

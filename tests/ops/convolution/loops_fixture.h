@@ -10,29 +10,9 @@
 #include "framework/base/parallel.h"
 #include "ops/convolution/engines/loops_impl.h"
 #include "tests/main/testing.h"
+#include "tests/ops/convolution/geometry.h"
 
 namespace belfry::ops {
-
-struct Pads {
-  int64_t top, bottom, left, right;
-};
-inline ConvolutionGeometry Padded(ConvolutionGeometry shape, const Pads& pad) {
-  shape.pad_top = pad.top;
-  shape.pad_bottom = pad.bottom;
-  shape.pad_left = pad.left;
-  shape.pad_right = pad.right;
-  return shape;
-}
-inline ConvolutionGeometry Strided(ConvolutionGeometry shape, int64_t h, int64_t w) {
-  shape.stride_h = h;
-  shape.stride_w = w;
-  return shape;
-}
-inline ConvolutionGeometry Dilated(ConvolutionGeometry shape, int64_t h, int64_t w) {
-  shape.dilation_h = h;
-  shape.dilation_w = w;
-  return shape;
-}
 
 // Floats with the alignment of a workspace, NaN until they are written.
 class Floats {

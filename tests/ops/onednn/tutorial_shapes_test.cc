@@ -6,6 +6,7 @@
 #include "ops/onednn/matmul.h"
 #include "ops/onednn/pooling.h"
 #include "tests/main/testing.h"
+#include "tests/ops/convolution/geometry.h"
 #include "tests/ops/onednn/harness.h"
 
 namespace belfry::ops::onednn {
@@ -24,18 +25,8 @@ TEST_P(TutorialNetwork, HasFastKernels) {
   const auto [dtype, thread_count] = GetParam();
   if (!IsComputed(dtype)) GTEST_SKIP() << kNotComputed;
   const ScopedParallelThreads threads(thread_count);
-  const ConvolutionGeometry conv1{.n = 128,
-                                  .h = 24,
-                                  .w = 24,
-                                  .c = 3,
-                                  .k = 64,
-                                  .r = 5,
-                                  .s = 5,
-                                  .pad_top = 2,
-                                  .pad_bottom = 2,
-                                  .pad_left = 2,
-                                  .pad_right = 2,
-                                  .dtype = dtype};
+  const ConvolutionGeometry conv1 =
+      Padded({.n = 128, .h = 24, .w = 24, .c = 3, .k = 64, .r = 5, .s = 5, .dtype = dtype}, {2, 2, 2, 2});
   ConvolutionGeometry conv2 = conv1;
   conv2.h = conv2.w = 12, conv2.c = 64;
   const Conv2DForwardOptions bias_and_relu{.bias = true, .post_ops = {Activation::kLeakyRelu, 0.1}};

@@ -14,6 +14,7 @@
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
 #include "tests/main/testing.h"
+#include "tests/ops/convolution/geometry.h"
 
 namespace belfry::ops::winograd {
 namespace {
@@ -26,17 +27,7 @@ constexpr double kRounding = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-8;
 
 ConvolutionGeometry Shape(int64_t n, int64_t h, int64_t w, int64_t c, int64_t k, int64_t r, int64_t before,
                           int64_t after) {
-  return {.n = n,
-          .h = h,
-          .w = w,
-          .c = c,
-          .k = k,
-          .r = r,
-          .s = r,
-          .pad_top = before,
-          .pad_bottom = after,
-          .pad_left = after,
-          .pad_right = before};
+  return Padded({.n = n, .h = h, .w = w, .c = c, .k = k, .r = r, .s = r}, {before, after, after, before});
 }
 
 // Written channels are multiples of 16, so that all passes are supported with vectors of 8 and of 16, but for those of
