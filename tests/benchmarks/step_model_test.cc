@@ -1,9 +1,8 @@
 #include "benchmarks/prediction/step_model.h"
+#include "tests/main/testing.h"
 
 #include <iterator>
 #include <string>
-
-#include "tests/main/testing.h"
 
 namespace belfry::benchmarks {
 namespace {
@@ -177,9 +176,8 @@ TEST(StepModel, HasTheInstructionsOfItsDevice) {
 }
 
 TEST(StepModel, AKernelWithoutATimeIsAnError) {
-  const absl::Status status = MakeStepModel(MakePlan(), 0, {{"forward", 3}}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("update"));
+  EXPECT_THAT(MakeStepModel(MakePlan(), 0, {{"forward", 3}}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("update")));
 }
 
 // The tutorial network on one thread, 128 images in 53.6 ms. Its first bucket are the dense layers, ready 20 ms into

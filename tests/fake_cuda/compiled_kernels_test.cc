@@ -14,7 +14,7 @@
 #include "framework/base/library/cuda_libraries.h"
 #include "framework/device/device_set.h"
 #include "tests/fake_cuda/fake_cuda.h"
-#include "tests/framework/io/io_testing.h"
+#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -38,9 +38,8 @@ TEST(ScenarioDevices, EachIsListedWithWhatItIs) {
 }
 
 TEST(ScenarioDevices, MoreGpusThanThereAreIsAnErrorThatCountsThem) {
-  const absl::Status status = DeviceSet::Open("gpu:1000").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("1000 GPUs"));
+  EXPECT_THAT(DeviceSet::Open("gpu:1000").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1000 GPUs")));
 }
 
 }  // namespace

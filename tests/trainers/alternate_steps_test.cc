@@ -11,7 +11,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "optim/descent.h"
-#include "tests/framework/io/io_testing.h"
+#include "tests/main/testing.h"
 #include "trainers/callbacks/callback.h"
 #include "trainers/program/trainer.h"
 
@@ -180,9 +180,8 @@ TEST_F(OtherStepsTest, AnotherIntervalThanBeforeIsAnError) {
         .Run();
   };
   ASSERT_TRUE(run(6, 2).ok());
-  const absl::Status other = run(8, 3);
-  EXPECT_EQ(other.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(other.message()), HasSubstr("'twice' has run 3 times, but after 6 steps"));
+  EXPECT_THAT(run(8, 3),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("'twice' has run 3 times, but after 6 steps")));
 }
 
 }  // namespace

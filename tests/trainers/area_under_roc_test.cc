@@ -1,10 +1,9 @@
 #include "trainers/loop/area_under_roc.h"
+#include "tests/main/testing.h"
 
 #include <cmath>
 #include <random>
 #include <vector>
-
-#include "tests/main/testing.h"
 
 namespace belfry::trainers {
 namespace {

@@ -6,7 +6,6 @@
 #include "framework/base/status.h"
 #include "framework/io/checkpoint_directory.h"
 #include "ops/math.h"
-#include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/loop/run_directory.h"
 #include "trainers/program/trainer.h"

@@ -15,7 +15,6 @@
 #include "ops/training.h"
 #include "optim/schedule.h"
 #include "tests/framework/collective/fake_world.h"
-#include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/loop/run_directory.h"
 #include "trainers/program/trainer.h"
@@ -167,9 +166,8 @@ TEST(Callback, AnErrorSavesTheStepAndAnEvaluationIsMadeUp) {
     Recorder failing([&](const std::string& event, TrainingState& state) {
       return event == when && state.steps == 4 ? absl::UnavailableError("no network") : absl::OkStatus();
     });
-    const absl::Status status = Train(options, failing, folder / when);
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("no network; the last good checkpoint is "));
+    EXPECT_THAT(Train(options, failing, folder / when),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no network; the last good checkpoint is ")));
     EXPECT_EQ(failing.events.back(), "error 4");
     Recorder second;
     EXPECT_EQ(Train(options, second, folder / when), absl::OkStatus());

@@ -1,8 +1,8 @@
 #include "trainers/flags/flags.h"
+#include "tests/main/testing.h"
 
 #include <fstream>
 
-#include "tests/main/testing.h"
 #include "trainers/recipes/recipes.h"
 
 namespace belfry::trainers {

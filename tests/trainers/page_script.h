@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/framework/io/io_testing.h"
+#include "tests/main/testing.h"
 
 namespace belfry::trainers {
 

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "models/towers/summaries.h"
 #include "ops/math.h"
-#include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/program/trainer.h"
 
@@ -106,8 +105,7 @@ TEST(Prepare, AppendedMetricsAreScalarsWithNamesOfTheirOwn) {
   const auto zero = [](const Scope& scope) { return ops::Const(scope, 0.f); };
   EXPECT_EQ(train("zero", zero), absl::OkStatus());
   const auto expect_error = [](const absl::Status& status, const std::string& part) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(part)));
   };
   expect_error(train("loss", zero), "The metric 'loss' of TrainStep::metrics has the name of another figure");
   expect_error(train("wide", [](const Scope& scope) { return ops::Const(scope, 0.0); }),
@@ -126,9 +124,8 @@ TEST(Prepare, MetricsOfAnEvaluationHaveNamesOfTheirOwn) {
   Experiment run("cpu:1", kBatchOf50, 0.1);
   TrainerOptions options{.steps = 1, .quiet = true};
   options.evaluate = [](int64_t) { return Evaluation{.metrics = {{"loss", 1}, {"loss", 2}}}; };
-  const absl::Status status = Trainer(*run.session, run.step, *run.input, options).Run();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("'loss'"));
+  EXPECT_THAT(Trainer(*run.session, run.step, *run.input, options).Run(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'loss'")));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "trainers/callbacks/progress.h"
+#include "tests/main/testing.h"
 
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "tests/main/testing.h"
 #include "trainers/callbacks/evaluation.h"
 
 namespace belfry::trainers {

@@ -154,8 +154,7 @@ TEST_F(ResumeTest, AScaleThatOnlyOverflowsEndsTheRun) {
   dtype_ = DType::kFloat16;
   replicate_.loss_scale = optim::LossScaleOptions{.initial = 0x1p24, .dynamic = false};
   Run("cpu:1", {}, 1000);
-  EXPECT_EQ(status_.code(), absl::StatusCode::kAborted) << status_;
-  EXPECT_THAT(std::string(status_.message()), HasSubstr("loss scale of 16777216"));
+  EXPECT_THAT(status_, StatusIs(absl::StatusCode::kAborted, HasSubstr("loss scale of 16777216")));
   EXPECT_LT(steps_, 200);
 }
 
@@ -344,9 +343,7 @@ TEST_F(ResumeTest, ACheckpointOfAnotherModelChangesNothing) {
   Experiment other("cpu:1", kBatch, kRate);  // without momentum, so without its slots
   Trainer trainer(*other.session, other.step, *other.input,
                   {.steps = 9, .quiet = true, .resume = {.checkpoint = &checkpoint}});
-  const absl::Status status = trainer.Run();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("Momentum"));
+  EXPECT_THAT(trainer.Run(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("Momentum")));
   EXPECT_FALSE(other.session->ReadVariable(other.step.global_step).ok());  // nothing was written
 }
 
@@ -422,8 +419,7 @@ TEST_F(ResumeTest, TowersThatDriftApartEndTheRun) {
   ASSERT_TRUE(run.session->WriteVariable(weights, value).ok());
   const absl::Status status =
       Trainer(*run.session, run.step, *run.input, {.steps = 10, .quiet = true, .check_replicas_every = 4}).Run();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(weights.name()));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss, HasSubstr(weights.name())));
 }
 
 // Positions of another run's data, or of none, would train on examples twice and leave others out.
@@ -436,10 +432,9 @@ TEST_F(ResumeTest, AnInputThatStandsElsewhereIsAnError) {
     return Trainer(*run.session, run.step, *run.input, options).Run();
   };
   // Five batches an epoch.
-  const absl::Status wrong = resume({});
-  EXPECT_EQ(wrong.code(), absl::StatusCode::kFailedPrecondition) << wrong;
-  EXPECT_THAT(std::string(wrong.message()), AllOf(HasSubstr("data.batch 2, data.epoch 1"),
-                                                  HasSubstr("data.batch 0, data.epoch 0"), HasSubstr("TakePosition")));
+  EXPECT_THAT(resume({}), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   AllOf(HasSubstr("data.batch 2, data.epoch 1"),
+                                         HasSubstr("data.batch 0, data.epoch 0"), HasSubstr("TakePosition"))));
   EXPECT_FALSE(resume({.epoch = 1, .batch = 3}).ok());
   EXPECT_THAT(std::string(resume({.epoch = 1, .batch = 2}, kBatch, 4).message()), HasSubstr("data.seed 4"));
   EXPECT_EQ(resume({.epoch = 1, .batch = 2}), absl::OkStatus());

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/framework/io/io_testing.h"
+#include "tests/main/testing.h"
 #include "trainers/callbacks/metrics.h"
 
 namespace belfry::trainers {
@@ -105,14 +105,11 @@ TEST(RunMetrics, FindsTheFileOfADirectory) {
   const std::string folder = testing::TempDir() + "belfry_run_folder";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
-  const auto missing = Read(folder);
-  EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(missing.status().message()), HasSubstr(folder + "/metrics.jsonl"));
+  EXPECT_THAT(Read(folder).status(), StatusIs(absl::StatusCode::kNotFound, HasSubstr(folder + "/metrics.jsonl")));
   for (const char* text : {"", "\n", "{\"step\": 3, \"lo"}) {
     std::ofstream(folder + "/metrics.jsonl") << text;
-    const absl::Status empty = Read(folder).status();
-    EXPECT_EQ(empty.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(empty.message()), HasSubstr(folder + "/metrics.jsonl: no line"));
+    EXPECT_THAT(Read(folder).status(),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(folder + "/metrics.jsonl: no line")));
   }
   std::ofstream(folder + "/metrics.jsonl") << "{\"step\": 3}\n";
   for (const std::string& path :
@@ -142,9 +139,8 @@ TEST(ReadRunMetrics, RefusesAPipe) {
   const TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "metrics.jsonl").c_str(), 0600), 0);
   for (const std::string& path : {folder.path(), folder / "metrics.jsonl"}) {
-    const absl::Status status = Read(path).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("is a pipe, not a file"));
+    EXPECT_THAT(Read(path).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("is a pipe, not a file")));
   }
 }
 

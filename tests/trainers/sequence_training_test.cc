@@ -16,7 +16,7 @@
 #include "optim/descent.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/framework/collective/fake_world.h"
-#include "tests/framework/io/io_testing.h"
+#include "tests/main/testing.h"
 #include "trainers/loop/evaluator.h"
 #include "trainers/program/trainer.h"
 

@@ -20,7 +20,6 @@
 #include "framework/runtime/saver.h"
 #include "models/towers/summaries.h"
 #include "tests/framework/io/event_reader.h"
-#include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/callbacks/step_records.h"
 #include "trainers/loop/run_directory.h"
@@ -271,9 +270,8 @@ TEST(RestoreBest, NeedsADirectory) {
   Experiment run("cpu:1", kRecordsBatch, 0.1);
   TrainerOptions options{.steps = 1, .quiet = true, .restore_best = true};
   options.evaluate = [](int64_t) -> absl::StatusOr<Evaluation> { return Accuracy(1); };
-  const absl::Status status = Trainer(*run.session, run.step, *run.input, options).Run();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("TrainerOptions::directory"));
+  EXPECT_THAT(Trainer(*run.session, run.step, *run.input, options).Run(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("TrainerOptions::directory")));
 }
 
 }  // namespace

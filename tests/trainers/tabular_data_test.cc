@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/framework/io/io_testing.h"
+#include "tests/main/testing.h"
 #include "trainers/datasets/customers.h"
 #include "trainers/tabular/tabular_model.h"
 

@@ -11,8 +11,8 @@
 #include "framework/base/status.h"
 #include "framework/runtime/saved_model/saved_model.h"
 #include "ops/builtin_ops.h"
-#include "tests/framework/io/io_testing.h"
-#include "trainers/loop/run_directory.h"
+#include "tests/main/testing.h"
+#include "trainers/loop/run_checkpoints.h"
 #include "trainers/loop/run_in_world.h"
 
 namespace belfry::trainers {
@@ -249,9 +249,9 @@ TEST_F(TabularTest, ARunDoesNotGoOnWithOtherColumns) {
   ASSERT_TRUE(Train(Options(), 3, "cpu:1", folder_ / "run").ok());
   TabularOptions options = Options();
   options.data.columns = {{.name = "x", .type = data::ColumnType::kSkip}};
-  const absl::Status status = Train(options, 5, "cpu:1", folder_ / "run").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("was trained on other columns, categories or numbers"));
+  EXPECT_THAT(Train(options, 5, "cpu:1", folder_ / "run").status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("was trained on other columns, categories or numbers")));
 }
 
 TEST_F(TabularTest, PredictsNumbers) {

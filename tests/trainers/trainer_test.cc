@@ -61,9 +61,8 @@ TEST(Trainer, GoesOnFromTheGlobalStep) {
 
 TEST(Trainer, StopsWhenTheLossIsNotFinite) {
   Experiment run("cpu:2", 16, 1e30);
-  const absl::Status status = Trainer(*run.session, run.step, *run.input, {.steps = 100, .quiet = true}).Run();
-  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("Model diverged with loss ="));
+  EXPECT_THAT(Trainer(*run.session, run.step, *run.input, {.steps = 100, .quiet = true}).Run(),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("Model diverged with loss =")));
 }
 
 TEST(Trainer, RefusesInputForAnotherNumberOfTowers) {
@@ -136,9 +135,8 @@ TEST(Trainer, AnEvaluationNeedsAMetric) {
   Experiment run("cpu:1", 16, 0.25);
   TrainerOptions options{.steps = 2, .quiet = true};
   options.evaluate = [](int64_t) { return Evaluation{.examples = 5}; };
-  const absl::Status status = Trainer(*run.session, run.step, *run.input, options).Run();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("no metric"));
+  EXPECT_THAT(Trainer(*run.session, run.step, *run.input, options).Run(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no metric")));
 }
 
 TEST(Trainer, CountsInTheUnitOfTheUser) {
@@ -216,9 +214,7 @@ TEST(Trainer, ZeroLogsNeverAndNegativeOptionsAreErrors) {
                                       std::pair(TrainerOptions{.units_per_example = 3}, "need"),
                                       std::pair(TrainerOptions{.steps = 4, .trace = {.first = 4, .last = 5}},
                                                 "the trace starts at step 4, but the last step is 3")}) {
-    const absl::Status error = train(options);
-    EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(error.message()), HasSubstr(what));
+    EXPECT_THAT(train(options), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)));
   }
 }
 
@@ -357,9 +353,9 @@ TEST(Trainer, ASecondTrainStepWithoutStepsLeftIsAnError) {
       optim::GradientDescent({.learning_rate = 0.1}));
   ASSERT_TRUE(run.graph.status().ok()) << run.graph.status();
   ASSERT_TRUE(Trainer(*run.session, run.step, *run.input, {.steps = 5, .quiet = true}).Run().ok());
-  const absl::Status status = Trainer(*run.session, second, *run.input, {.steps = 5, .quiet = true}).Run();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("the global step is 5, and TrainerOptions::steps is 5"));
+  EXPECT_THAT(Trainer(*run.session, second, *run.input, {.steps = 5, .quiet = true}).Run(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("the global step is 5, and TrainerOptions::steps is 5")));
   Trainer more(*run.session, second, *run.input, {.steps = 8, .quiet = true});
   EXPECT_EQ(more.Run(), absl::OkStatus());
   EXPECT_EQ(more.steps(), 8);

@@ -11,7 +11,6 @@
 #include "models/networks/mlp.h"
 #include "optim/adam.h"
 #include "tests/framework/base/same_bits.h"
-#include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/program/trainer.h"
 

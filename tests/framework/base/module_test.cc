@@ -29,15 +29,13 @@ TEST(Module, GivesTheTablesThatItHas) {
 }
 
 TEST(Module, OfAnotherVersionIsRefused) {
-  const absl::Status status = Module::Load("outdated").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("was built for Belfry 0.0.1, but this is"));
+  EXPECT_THAT(Module::Load("outdated").status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("was built for Belfry 0.0.1, but this is")));
 }
 
 TEST(Module, ThatIsNotThereSaysWhereItWasLookedFor) {
-  const absl::Status status = Module::Load("no_such").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("libbelfry_no_such.so"));
+  EXPECT_THAT(Module::Load("no_such").status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("libbelfry_no_such.so")));
 }
 
 }  // namespace

@@ -376,9 +376,7 @@ TEST_P(CollectiveConformance, OnlyFloatsAreAveragedButAnythingIsBroadcast) {
                             .elements = 1,
                             .participants = {&devices.device(devices.TowerDevices()[0])},
                             .ranks = {{0, &a, &weight}}};
-  const absl::Status status = GetParam().make(spec).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("'counts'"));
+  EXPECT_THAT(GetParam().make(spec).status(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'counts'")));
 
   Meeting<int64_t> meeting(GetParam(), {CollectiveKind::kBroadcast, 2, 3, 5});
   meeting.data = {{1, -2, 3, int64_t{1} << 60, 5}, std::vector<int64_t>(5), std::vector<int64_t>(5, 7)};

@@ -23,12 +23,9 @@ absl::Time Soon() { return SteadyNow() + absl::Seconds(60); }
 class NcclOneRank : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    absl::StatusOr<DeviceSet> devices = OpenTestCards(1);
-    if (!devices.ok()) GTEST_SKIP() << devices.status();
-    auto nccl = OpenTestNccl();
-    if (!nccl.ok()) GTEST_SKIP() << nccl.status();
-    devices_ = *std::move(devices);
-    ASSERT_OK_AND_ASSIGN(clique_, NcclClique::Create(*nccl, {&gpu()}, {.blocking = GetParam()}));
+    ASSIGN_OR_SKIP(devices_, OpenTestCards(1));
+    ASSIGN_OR_SKIP(const auto nccl, OpenTestNccl());
+    ASSERT_OK_AND_ASSIGN(clique_, NcclClique::Create(nccl, {&gpu()}, {.blocking = GetParam()}));
     stream_ = gpu().NewStream(StreamKind::kCollective).value();
     from_ = DeviceMemory::Allocate(gpu(), kBytes).value();
     to_ = DeviceMemory::Allocate(gpu(), kBytes).value();

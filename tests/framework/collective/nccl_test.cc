@@ -249,9 +249,8 @@ TEST_F(NcclTest, WhoGivesUpWaitingEndsWhatHangs) {
   ASSERT_TRUE(Make("gradients").ok());
   nccl_->HangOnDevice(true);
   ASSERT_THAT(Run(), Each(IsOk()));
-  const absl::Status status = collectives_[0]->Check(true);
-  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("in progress and have been aborted"));
+  EXPECT_THAT(collectives_[0]->Check(true),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("in progress and have been aborted")));
   Synchronize();
   EXPECT_EQ(nccl_->aborted(), kTowers);
   nccl_->HangOnDevice(false);
@@ -346,15 +345,13 @@ TEST_F(NcclTest, OneTowerOnEachGpuOrTheLocalAverager) {
   float x = 1;
   CollectiveSpec spec{.name = "gradients", .elements = 1, .participants = {gpus_[0]}};
   spec.ranks = {{0, &x, &x}, {0, &x, &x}};
-  const absl::Status two = all_->Make(spec).status();
-  EXPECT_EQ(two.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(two.message()), AllOf(HasSubstr("'gradients'"), HasSubstr("use --averager=local")));
+  EXPECT_THAT(all_->Make(spec).status(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                  AllOf(HasSubstr("'gradients'"), HasSubstr("use --averager=local"))));
 
   spec.participants = {&devices_.device(0)};
   spec.ranks = {{0, &x, &x}};
-  const absl::Status cpu = all_->Make(spec).status();
-  EXPECT_EQ(cpu.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(cpu.message()), AllOf(HasSubstr("CPU:0"), HasSubstr("use --averager=local")));
+  EXPECT_THAT(all_->Make(spec).status(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                  AllOf(HasSubstr("CPU:0"), HasSubstr("use --averager=local"))));
 
   Device* const twice[] = {gpus_[0], gpus_[0]};
   EXPECT_THAT(std::string(CheckNcclDevices(twice).message()), HasSubstr("shares its card"));

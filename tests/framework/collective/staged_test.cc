@@ -225,8 +225,7 @@ TEST(Staged, WeightsOfZeroAreAnErrorInAllProcesses) {
     return process.Run(*collective, 1, In(absl::Seconds(60)));
   });
   for (const absl::Status& status : results) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(status.message(), HasSubstr("no tower has an example"));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no tower has an example")));
   }
 }
 

@@ -441,8 +441,7 @@ TEST_P(CollectiveTest, ThatWaitForEachOther) {
   const Output b1 = Reduce(1, 2, Value(1, {1}), "b");
   const Output a1 = Reduce(1, 2, ops::Neg(Tower(1), b1), "a");
   const auto status = session_->Run({a0, a1, b0}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("collectives, wait for each other"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("collectives, wait for each other")));
   EXPECT_THAT(std::string(status.message()), HasSubstr("'AllReduce_3'"));
 }
 

@@ -287,8 +287,7 @@ TEST_F(PlaceGroupsTest, NoDevices) {
 
 TEST_F(PlaceGroupsTest, MalformedRequestsFailWhereTheyAreMade) {
   Const(root_.Device("/gpu"));
-  EXPECT_EQ(graph_.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("'/gpu'"));
+  EXPECT_THAT(graph_.status(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'/gpu'")));
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("place_groups_test.cc:"));
 }
 

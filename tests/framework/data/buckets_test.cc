@@ -1,9 +1,8 @@
 #include "framework/data/sequences/buckets.h"
+#include "tests/main/testing.h"
 
 #include <algorithm>
 #include <set>
-
-#include "tests/main/testing.h"
 
 namespace belfry::data {
 namespace {

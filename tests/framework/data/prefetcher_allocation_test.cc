@@ -5,7 +5,7 @@
 
 #include "framework/data/in_memory.h"
 #include "framework/data/prefetcher.h"
-#include "tests/framework/io/io_testing.h"
+#include "tests/main/testing.h"
 
 namespace {
 std::atomic<int64_t> allocations = 0;

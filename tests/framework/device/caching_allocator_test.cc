@@ -1,5 +1,6 @@
 #include "framework/device/caching_allocator.h"
 #include "tests/framework/device/backend.h"
+#include "tests/main/testing.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,8 +9,6 @@
 #include <random>
 #include <thread>
 #include <vector>
-
-#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {
@@ -94,10 +93,10 @@ TEST(CachingAllocator, TheLimitIsNamedWithTheFigures) {
   HostSource source;
   CachingAllocator allocator(source, "/gpu:7", 4 * kMi);
   void* const first = Get(allocator, kMi);
-  const absl::Status status = allocator.Allocate(3 * kMi + 1).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("/gpu:7 cannot allocate 3145729 bytes"),
-                                                   HasSubstr("1048576 of its limit of 4194304 bytes")));
+  EXPECT_THAT(
+      allocator.Allocate(3 * kMi + 1).status(),
+      StatusIs(absl::StatusCode::kResourceExhausted, AllOf(HasSubstr("/gpu:7 cannot allocate 3145729 bytes"),
+                                                           HasSubstr("1048576 of its limit of 4194304 bytes"))));
   EXPECT_FALSE(allocator.Allocate(std::numeric_limits<size_t>::max()).ok());
   EXPECT_FALSE(allocator.Allocate(std::numeric_limits<size_t>::max() - 100).ok());
   EXPECT_EQ(allocator.counters().allocations, 1);
@@ -122,9 +121,8 @@ TEST(CachingAllocator, MakesDoWithWhatTheSourceHas) {
   CachingAllocator allocator(source, "it", 100 * kMi);
   void* const first = Get(allocator, 2 * kMi);
   void* const second = Get(allocator, 1000);  // A block of 4 MiB is refused.
-  const absl::Status status = allocator.Allocate(2 * kMi).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("the host is full"));
+  EXPECT_THAT(allocator.Allocate(2 * kMi).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the host is full")));
   allocator.Deallocate(first);
   allocator.Deallocate(second);
   allocator.Deallocate(Get(allocator, 3 * kMi));

@@ -118,8 +118,7 @@ TEST_P(DeviceConformance, RefusesMoreThanThereIs) {
   const DeviceCounters before = device_->counters();
   for (size_t bytes : {before.memory_limit + 1, std::numeric_limits<size_t>::max()}) {
     const absl::Status status = device_->Allocate(bytes).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(device_->name().ToString()));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(device_->name().ToString())));
     EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(bytes)));
   }
   EXPECT_EQ(device_->counters().bytes_in_use, before.bytes_in_use);
@@ -129,9 +128,8 @@ TEST_P(DeviceConformance, RefusesMoreThanThereIs) {
 TEST_P(DeviceConformance, RefusesASumThatIsTooLarge) {
   const DeviceMemory first = Allocate(*device_, 1 << 20);
   const DeviceCounters before = device_->counters();
-  const absl::Status status = device_->Allocate(before.memory_limit - (1 << 19)).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(before.bytes_in_use)));
+  EXPECT_THAT(device_->Allocate(before.memory_limit - (1 << 19)).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(absl::StrCat(before.bytes_in_use))));
   EXPECT_EQ(device_->counters().bytes_in_use, before.bytes_in_use);
   EXPECT_EQ(device_->counters().peak_bytes_in_use, before.peak_bytes_in_use);
 }

@@ -45,8 +45,7 @@ TEST(DescribedGpus, RunNothing) {
   const DeviceSet devices = Described("gpu:1");
   for (const absl::Status& status :
        {devices.device(1).NewStream(StreamKind::kCompute).status(), devices.device(1).AllocateHost(8).status()}) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(status.message(), HasSubstr("a description of a card"));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("a description of a card")));
   }
 }
 

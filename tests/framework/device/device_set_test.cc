@@ -70,9 +70,9 @@ TEST(DeviceSetTest, DevicesThatTakeAllCoresKeepToTheirOwn) {
 TEST(DeviceSetTest, ThreadsAreBounded) {
   EXPECT_EQ(Open("cpu:1", {.cpu_threads = 1024}).device(0).threads(), 1024);
   for (int threads : {-3, 1025, 20'000}) {
-    const absl::Status status = DeviceSet::Open("cpu:1", {.cpu_threads = threads}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(threads) + " threads each; expected 0"));
+    EXPECT_THAT(
+        DeviceSet::Open("cpu:1", {.cpu_threads = threads}).status(),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(std::to_string(threads) + " threads each; expected 0")));
   }
 }
 
@@ -101,9 +101,8 @@ TEST(DeviceSetTest, WrongSpecifications) {
 }
 
 TEST(DeviceSetTest, MoreGpusThanThereAre) {
-  const absl::Status status = DeviceSet::Open("cpu:1,gpu:1000").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("1000 GPUs, but found "));
+  EXPECT_THAT(DeviceSet::Open("cpu:1,gpu:1000").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1000 GPUs, but found ")));
 }
 
 TEST(DeviceSetTest, FindsTheFirstThatANameMayMean) {

@@ -32,9 +32,7 @@ bool Reaches(const Device& from, const Device& to) { return CollectivesOnGpus().
 class TwoGpus : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    auto devices = DeviceSet::Open("gpu:2", GetParam().options);
-    if (!devices.ok()) GTEST_SKIP() << devices.status();
-    devices_ = *std::move(devices);
+    ASSIGN_OR_SKIP(devices_, DeviceSet::Open("gpu:2", GetParam().options));
     host_ = &devices_.device(0);
     gpu_[0] = &devices_.device(1);
     gpu_[1] = &devices_.device(2);
@@ -77,9 +75,8 @@ TEST_P(TwoGpus, MemoryUpToTheLimitEach) {
   for (Device* gpu : gpu_) {
     const DeviceMemory all = DeviceMemory::Allocate(*gpu, 128 * kMi).value();
     EXPECT_EQ(reinterpret_cast<uintptr_t>(all.data()) % 256, 0u);
-    const absl::Status status = gpu->Allocate(1).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(gpu->name().ToString()));
+    EXPECT_THAT(gpu->Allocate(1).status(),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(gpu->name().ToString())));
   }
   EXPECT_EQ(gpu_[0]->counters().bytes_in_use, 0u);
 }
@@ -331,24 +328,22 @@ TEST(GpuOptionsOnACard, WrongOnesAreErrors) {
   for (const auto& [options, why] :
        {std::pair(DeviceOptions{.visible_gpus = "99"}, "there is no card 99"),
         std::pair(DeviceOptions{.gpu_memory = "1023GiB"}, "gpu_memory='1023GiB' is 1023.0 GiB")}) {
-    const absl::Status status = DeviceSet::Open("gpu:1", options).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+    EXPECT_THAT(DeviceSet::Open("gpu:1", options).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
   }
 }
 
 TEST(GpuOptionsOnACard, CountsAndOpensAllOfThem) {
   const DeviceOptions options = {.virtual_gpus = 3, .gpu_memory = "16MiB"};
-  const absl::StatusOr<int> gpus = CountGpuDevices(options);
-  if (!gpus.ok()) GTEST_SKIP() << gpus.status();
-  EXPECT_EQ(*gpus % 3, 0);
-  const DeviceSet devices = DeviceSet::Open(absl::StrCat("gpu:", *gpus), options).value();
-  ASSERT_EQ(devices.size(), *gpus + 1);
-  for (int id = 0; id < *gpus; ++id) {
+  ASSIGN_OR_SKIP(const auto gpus, CountGpuDevices(options));
+  EXPECT_EQ(gpus % 3, 0);
+  const DeviceSet devices = DeviceSet::Open(absl::StrCat("gpu:", gpus), options).value();
+  ASSERT_EQ(devices.size(), gpus + 1);
+  for (int id = 0; id < gpus; ++id) {
     EXPECT_EQ(devices.device(1 + id).physical_id(), devices.device(1 + id / 3 * 3).physical_id());
   }
-  EXPECT_THAT(std::string(DeviceSet::Open(absl::StrCat("gpu:", *gpus + 1), options).status().message()),
-              HasSubstr(absl::StrCat("Requested ", *gpus + 1, " GPUs, but found ", *gpus)));
+  EXPECT_THAT(std::string(DeviceSet::Open(absl::StrCat("gpu:", gpus + 1), options).status().message()),
+              HasSubstr(absl::StrCat("Requested ", gpus + 1, " GPUs, but found ", gpus)));
 }
 
 }  // namespace

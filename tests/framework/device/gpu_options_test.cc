@@ -1,11 +1,10 @@
 #include "framework/device/gpu_options.h"
 #include "tests/framework/device/backend.h"
+#include "tests/main/testing.h"
 
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "tests/main/testing.h"
 
 namespace belfry {
 namespace {

@@ -66,8 +66,8 @@ TEST_F(ScopeTest, DevicesPrintAsTheyWereWritten) {
 TEST_F(ScopeTest, AMalformedDeviceNamesTheLine) {
   const int line = __LINE__ + 1;
   const Scope scope = root_.Device("/gpu:x");
-  EXPECT_EQ(graph_.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("Malformed device specification '/gpu:x'"));
+  EXPECT_THAT(graph_.status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("Malformed device specification '/gpu:x'")));
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("scope_test.cc:" + std::to_string(line)));
   EXPECT_FALSE(ops::Const(scope, 1.0f).valid());
 }
@@ -130,8 +130,7 @@ TEST_F(ScopeTest, OnlyIfRefusesOpsThatKnowNoCondition) {
   const Output one = ops::Const(scope, 1.0f);
   EXPECT_TRUE(scope.Add("AssignAdd", {variable, one}).valid()) << graph.status();
   EXPECT_FALSE(scope.OnlyIf(ops::Const<bool>(scope, true)).Add("AssignAdd", {variable, one}).valid());
-  EXPECT_EQ(graph.status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("AssignAdd"));
+  EXPECT_THAT(graph.status(), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("AssignAdd")));
 }
 
 TEST_F(ScopeTest, PhaseAndTowerGoIntoNodes) {
@@ -173,8 +172,7 @@ TEST_F(ScopeTest, WhatTheFrameworkAddsIsFoundByItsRole) {
   ASSERT_TRUE(zeros.valid()) << graph.status();
   EXPECT_EQ(zeros.node->op().name, "MyFill");
   EXPECT_FALSE(UniformInitializer(0, 1)(scope, "draws", DType::kFloat32, {2}).valid());
-  EXPECT_EQ(graph.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("the role random_uniform"));
+  EXPECT_THAT(graph.status(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("the role random_uniform")));
 }
 
 TEST_F(ScopeTest, ColocationReplacesDevices) {

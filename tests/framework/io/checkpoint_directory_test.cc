@@ -271,9 +271,8 @@ TEST(CheckpointDirectory, RefusesAFolderInThePlaceOfALink) {
   for (const char* name : {"latest", "best"}) {
     const TemporaryFolder folder;
     std::filesystem::create_directory(folder / name);
-    const absl::Status status = CheckpointDirectory::Open(folder.path(), {}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(folder / name));
+    EXPECT_THAT(CheckpointDirectory::Open(folder.path(), {}).status(),
+                StatusIs(absl::StatusCode::kFailedPrecondition, testing::HasSubstr(folder / name)));
   }
 }
 

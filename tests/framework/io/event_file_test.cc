@@ -68,9 +68,8 @@ TEST(EventFile, EveryFlippedBitIsFound) {
     SCOPED_TRACE(bit);
     std::string flipped = file;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
-    const absl::Status status = Records(flipped).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(bit / 8 < first.size() ? "at byte 0" : "at byte 21"));
+    EXPECT_THAT(Records(flipped).status(),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(bit / 8 < first.size() ? "at byte 0" : "at byte 21")));
   }
 }
 
@@ -113,9 +112,8 @@ TEST(EventFile, AFullDiskLeavesWholeRecordsAndMayRecover) {
   ASSERT_TRUE(writer.Write("before").ok());
   for (const rlim_t room : {0, 1, 12, 100}) {
     const SizeLimit limit(writer.size() + room);
-    const absl::Status status = writer.Write(std::string(1'000, 'x'));
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(folder / "file"));
+    EXPECT_THAT(writer.Write(std::string(1'000, 'x')),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(folder / "file")));
   }
   ASSERT_TRUE(writer.Write("after").ok());
   EXPECT_THAT(Records(Contents(folder / "file")).value(), ElementsAre("before", "after"));

@@ -85,21 +85,18 @@ TEST(EventReader, AnyRecordIsAnEventOrDataLoss) {
 
 TEST(EventReader, BucketsWithoutLimitsAreDataLoss) {
   // summary { value { histo { bucket: 1 } } }
-  const absl::Status status = ParseEventFile(FrameRecord(FromHex("2a0e0a0c2a0a3a08000000000000f03f"))).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("1 buckets and 0 limits"));
+  EXPECT_THAT(ParseEventFile(FrameRecord(FromHex("2a0e0a0c2a0a3a08000000000000f03f"))).status(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("1 buckets and 0 limits")));
 }
 
 TEST(EventReader, AFileThatCannotBeReadIsNamed) {
   const TemporaryFolder folder;
   const absl::Status missing = ReadEventFile(folder / "missing").status();
-  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(missing.message()), HasSubstr(folder / "missing"));
+  EXPECT_THAT(missing, StatusIs(absl::StatusCode::kNotFound, HasSubstr(folder / "missing")));
   EXPECT_EQ(ReadEventFile(folder.path()).status().code(), absl::StatusCode::kInvalidArgument);
   std::ofstream(folder / "bad") << std::string(30, 'x');
   const absl::Status bad = ReadEventFile(folder / "bad").status();
-  EXPECT_EQ(bad.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(bad.message()), HasSubstr(folder / "bad"));
+  EXPECT_THAT(bad, StatusIs(absl::StatusCode::kDataLoss, HasSubstr(folder / "bad")));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tests/framework/io/io_testing.h"
+#include "tests/main/testing.h"
 
 namespace belfry::io {
 

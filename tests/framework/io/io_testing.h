@@ -1,9 +1,6 @@
 // Helpers shared by the tests of files.
 #pragma once
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 
@@ -29,29 +26,6 @@ class FreshRandom {
   const uint64_t seed_ = TestRandom()();
   std::mt19937_64 engine_{seed_};
 };
-
-// A folder that exists as long as the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string path = testing::TempDir() + "belfry_XXXXXX";
-    path_ = mkdtemp(path.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  std::string path() const { return path_.string(); }
-  void Write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline std::string Contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 // Checks that the status has this code and that its message contains each of `parts`.
 template <class... Parts>

@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "framework/io/safetensors.h"
-#include "tests/framework/io/io_testing.h"
+#include "tests/main/testing.h"
 
 namespace belfry::io {
 namespace {

@@ -156,9 +156,8 @@ TEST(Summary, EachImageHasAScaleOfItsOwn) {
 TEST(Summary, WhatIsNoImageIsAnErrorAndAddsNothing) {
   Summary summary;
   const auto rejects = [&](const Tensor& images, int64_t max_images = 3) {
-    const absl::Status status = summary.AddImages("the tag", images, max_images);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("the tag"));
+    EXPECT_THAT(summary.AddImages("the tag", images, max_images),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the tag")));
   };
   rejects(Tensor(DType::kUInt8, {4, 4}));
   rejects(Tensor(DType::kUInt8, {4, 4, 2}));

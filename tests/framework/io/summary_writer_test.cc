@@ -88,9 +88,8 @@ TEST(SummaryWriter, ThreadsDoNotMix) {
 TEST(SummaryWriter, ADirectoryThatCannotBeIsAnError) {
   const TemporaryFolder folder;
   std::ofstream(folder / "file") << "x";
-  const absl::Status status = SummaryWriter::Open(folder / "file/below").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(folder / "file/below"));
+  EXPECT_THAT(SummaryWriter::Open(folder / "file/below").status(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(folder / "file/below")));
 }
 
 // The output of a command, and true if it succeeded.

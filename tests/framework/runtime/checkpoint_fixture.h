@@ -13,7 +13,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "optim/descent.h"
-#include "tests/framework/io/io_testing.h"
+#include "tests/main/testing.h"
 #include "tests/models/classified_fields.h"
 
 namespace belfry {

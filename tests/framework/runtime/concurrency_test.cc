@@ -169,9 +169,8 @@ TEST_P(ConcurrencyTest, TheDeadline) {
   const Output slow = Tower(0).Add("Hook", {One(Tower(0))});
   const Output y = ops::Neg(Tower(1), slow);
   Open(spec(), {.timeout = absl::Milliseconds(60)});
-  const auto status = session_->Run({y}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("the step exceeded its deadline"));
+  EXPECT_THAT(session_->Run({y}).status(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("the step exceeded its deadline")));
   sleeps = false;
   // On a loaded machine even a quick step is late now and then.
   absl::StatusOr<std::vector<Tensor>> result;
@@ -198,9 +197,8 @@ TEST_P(ConcurrencyTest, TheDeadlineCountsWaitingForOtherSteps) {
   std::thread runner([&] { session_->RunTarget(slow.node).IgnoreError(); });
   while (!entered) std::this_thread::yield();
   for (const Output& waits : {quick, read}) {
-    const auto status = session_->Run({waits}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("waited for other steps"));
+    EXPECT_THAT(session_->Run({waits}).status(),
+                StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("waited for other steps")));
   }
   go_on = true;
   runner.join();

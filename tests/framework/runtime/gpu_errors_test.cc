@@ -23,9 +23,7 @@ using ::testing::HasSubstr;
 class GpuErrors : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    absl::StatusOr<DeviceSet> devices = OpenTestGpus(2);
-    if (!devices.ok()) GTEST_SKIP() << devices.status().message();
-    devices_ = *std::move(devices);
+    ASSIGN_OR_SKIP(devices_, OpenTestGpus(2));
     x_ = ops::Placeholder(Gpu(0), DType::kFloat32, {3});
   }
   Scope Gpu(int i) { return Scope(graph_).Device(absl::StrCat("/gpu:", i)); }

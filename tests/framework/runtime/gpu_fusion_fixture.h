@@ -24,9 +24,8 @@ namespace belfry {
 class GpuFusion : public testing::Test {
  protected:
   void SetUp() override {
-    absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
-    if (!devices.ok()) GTEST_SKIP() << devices.status().message();
-    devices_ = std::make_unique<DeviceSet>(*std::move(devices));
+    ASSIGN_OR_SKIP(auto devices, OpenTestGpus(1));
+    devices_ = std::make_unique<DeviceSet>(std::move(devices));
   }
 
   // A placeholder that is fed random numbers, of which some, if `special`, are NaN, infinite, zero or subnormal.

@@ -101,9 +101,7 @@ void ExpectNear(const std::vector<double>& actual, const std::vector<double>& ex
 class GpuTraining : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    absl::StatusOr<DeviceSet> devices = OpenTestGpus(GetParam());
-    if (!devices.ok()) GTEST_SKIP() << devices.status().message();
-    devices_ = *std::move(devices);
+    ASSIGN_OR_SKIP(devices_, OpenTestGpus(GetParam()));
   }
   DeviceSet devices_;
 };

@@ -151,8 +151,7 @@ void ExpectSameBits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) 
 }
 
 TEST(GpuUpdates, JoinedGiveTheSameBits) {
-  absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
-  if (!devices.ok()) GTEST_SKIP() << devices.status().message();
+  ASSIGN_OR_SKIP(const auto devices, OpenTestGpus(1));
   const uint32_t seed = TestSeed();
   // More than fit into one launch, one of which takes several chunks.
   std::vector<int64_t> sizes(50, 7);
@@ -170,8 +169,8 @@ TEST(GpuUpdates, JoinedGiveTheSameBits) {
         const ManyUpdates many(when, kind, dtype, sizes);
         const Node* initialize = InitializeVariables(scope);
         std::vector<std::string> joined, apart;
-        const std::vector<Tensor> actual = many.Train(graph, *devices, initialize, true, seed, &joined);
-        const std::vector<Tensor> expected = many.Train(graph, *devices, initialize, false, seed, &apart);
+        const std::vector<Tensor> actual = many.Train(graph, devices, initialize, true, seed, &joined);
+        const std::vector<Tensor> expected = many.Train(graph, devices, initialize, false, seed, &apart);
         ExpectSameBits(actual, expected);
         const bool joins = absl::string_view(kind.op) != "ApplyLars";  // ApplyLars needs the norms of each variable
         EXPECT_EQ(std::count(joined.begin(), joined.end(), "_Joined"), joins ? 1 : 0);
@@ -182,8 +181,7 @@ TEST(GpuUpdates, JoinedGiveTheSameBits) {
 }
 
 TEST(GpuUpdates, CountersAreIncrementedTogether) {
-  absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
-  if (!devices.ok()) GTEST_SKIP() << devices.status().message();
+  ASSIGN_OR_SKIP(const auto devices, OpenTestGpus(1));
   constexpr int kCounters = 300;  // more than fit into one launch
   for (int condition = -1; condition < 2; ++condition) {
     SCOPED_TRACE(condition);
@@ -199,7 +197,7 @@ TEST(GpuUpdates, CountersAreIncrementedTogether) {
     }
     const Node* const update = ops::Group(scope, updates);
     const Node* const initialize = InitializeVariables(scope);
-    ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, *devices));
+    ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, devices));
     ASSERT_TRUE(session->RunTarget(initialize).ok());
     ASSERT_OK_AND_ASSIGN(auto prepared, session->Prepare({}, {}, {update}));
     int joined = 0;

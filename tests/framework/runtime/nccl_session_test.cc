@@ -105,9 +105,7 @@ TEST_F(NcclSession, AHangMeetsTheDeadline) {
   Open(absl::Milliseconds(300));
   ExpectToWork();
   nccl_->HangOnDevice(true);
-  const absl::Status status = Run();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("restore or initialize"));
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("restore or initialize")));
   EXPECT_EQ(nccl_->aborted(), kTowers);
   nccl_->HangOnDevice(false);
   ExpectToWork();
@@ -123,9 +121,9 @@ TEST_F(NcclSession, AnAsynchronousErrorIsFoundWithoutADeadline) {
   });
   const absl::Status status = Run();
   breaker.join();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("tower 1 on /job:localhost/replica:0/task:0/device:GPU:1"),
-                                                   HasSubstr("the last collective issued to it was 'bucket_")));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                               AllOf(HasSubstr("tower 1 on /job:localhost/replica:0/task:0/device:GPU:1"),
+                                     HasSubstr("the last collective issued to it was 'bucket_"))));
   nccl_->HangOnDevice(false);
   ExpectToWork();
 }
@@ -315,10 +313,9 @@ TEST_F(NcclReplay, AReplayThatHangsMeetsTheDeadlineAndIsRecordedAnew) {
   for (int round = 0; round < 2; ++round) {
     ExpectToWork(expected);
     nccl_->HangOnDevice(true);
-    const absl::Status status = Run(7);
-    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("collectives were in progress and have been aborted"),
-                                                     HasSubstr("restore or initialize")));
+    EXPECT_THAT(Run(7), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                 AllOf(HasSubstr("collectives were in progress and have been aborted"),
+                                       HasSubstr("restore or initialize"))));
     EXPECT_EQ(nccl_->aborted(), 2 * (round + 1));
     nccl_->HangOnDevice(false);
     EXPECT_EQ(Run(7), absl::OkStatus());
@@ -339,8 +336,8 @@ TEST_F(NcclReplay, AnAsynchronousErrorDuringAReplayNamesTheTower) {
   });
   const absl::Status status = Run(7);
   breaker.join();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("tower 1 on /job:localhost/replica:0/task:0/device:GPU:1"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                               HasSubstr("tower 1 on /job:localhost/replica:0/task:0/device:GPU:1")));
   nccl_->HangOnDevice(false);
   ExpectToWork(expected);
 }

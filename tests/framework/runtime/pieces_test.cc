@@ -272,9 +272,8 @@ TEST_F(Pieces, ReportErrorsOfTheirKernels) {
   std::vector<Tensor> batch = Batch(17, 7);
   batch[0].data<float>()[3] = NAN;
   ASSERT_TRUE(prepared().Run(batch).ok());
-  const absl::Status status = prepared().Wait();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("the input"), HasSubstr("GPU:0")));
+  EXPECT_THAT(prepared().Wait(),
+              StatusIs(absl::StatusCode::kInvalidArgument, AllOf(HasSubstr("the input"), HasSubstr("GPU:0"))));
   ExpectToRun(7);
   ExpectSameBits(Fetched(), expected);
   EXPECT_TRUE(prepared().replays());

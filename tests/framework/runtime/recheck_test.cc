@@ -231,10 +231,10 @@ TEST_F(RecheckTest, AWeightThatChangesInMemoryIsFoundWithinACycle) {
       const absl::Status status = FirstError(*step, 40, &run, [&] {
         if (trained ? run >= first : run == first) FlipBit(trained ? of_w : of_frozen, 4 * 20 + 1, 5);
       });
-      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-      EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(trained ? "the memory of variable w, created at "
-                                                                         : "the memory of variable frozen, "),
-                                                       HasSubstr("has changed since it was last written")));
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss,
+                                   AllOf(HasSubstr(trained ? "the memory of variable w, created at "
+                                                           : "the memory of variable frozen, "),
+                                         HasSubstr("has changed since it was last written"))));
       EXPECT_LE(run, first + cycle + 1) << share << trained;
     }
   }
@@ -427,9 +427,8 @@ TEST_F(RecheckTest, AShareIsFromZeroToOne) {
                   ->Run({{x_, Tensor::Zeros(DType::kFloat32, {kElements})}}, {ops::Neg(root_, x_)})
                   .ok());
   for (const double share : {-0.1, 1.5, std::nan("")}) {
-    const absl::Status status = Session::Create(graph_, devices, {.recheck = share}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("SessionOptions::recheck is "));
+    EXPECT_THAT(Session::Create(graph_, devices, {.recheck = share}).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("SessionOptions::recheck is ")));
   }
 }
 

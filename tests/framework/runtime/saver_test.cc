@@ -320,9 +320,8 @@ TEST(Restore, ACastToSixteenBitsThatOverflowsIsAnError) {
     ASSERT_TRUE(session->RunTarget(initialize).ok());
     std::vector<io::NamedTensor> tensors(1);
     tensors[0] = {"w", Tensor::Of<float>({1, -large})};
-    const absl::Status status = Restore(*session, "file", tensors, {.cast = true}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("w (element 1 is -"));
+    EXPECT_THAT(Restore(*session, "file", tensors, {.cast = true}).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("w (element 1 is -")));
     EXPECT_EQ(session->ReadVariable(variable)->ToDoubles(), std::vector<double>(2, 0));
     tensors[0] = {"w", Tensor::Of<float>({1, -most})};
     EXPECT_TRUE(Restore(*session, "file", tensors, {.cast = true}).ok());

@@ -62,8 +62,7 @@ TEST_F(ShortStep, ErrorsNameTheNodeAndTheStepCanRunAgain) {
   Initialize();
   hook_ = [] { return absl::InternalError("on purpose"); };
   const absl::Status status = session_->RunTarget(step_);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("on purpose"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("on purpose")));
   EXPECT_THAT(std::string(status.message()), HasSubstr("first/Hook"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("/device:CPU:0"));
   hook_ = [] { return absl::OkStatus(); };

@@ -1,5 +1,6 @@
 // The C++ and with it the C interface of libbelfry_inference, in a program that links nothing else of Belfry.
 #include "models/inference/belfry_inference.hpp"
+#include "tests/main/testing.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,8 +10,6 @@
 #include <iterator>
 #include <random>
 #include <thread>
-
-#include "tests/main/testing.h"
 
 namespace belfry::inference {
 namespace {

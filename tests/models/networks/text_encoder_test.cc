@@ -9,7 +9,6 @@
 #include "framework/io/safetensors.h"
 #include "models/layers/parameters.h"
 #include "models/weights/foreign_weights.h"
-#include "tests/framework/io/io_testing.h"
 #include "tests/models/model_test.h"
 
 namespace belfry::models {

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/runtime/saved_model/saved_model.h"
-#include "tests/framework/io/io_testing.h"
 #include "tests/models/model_test.h"
 
 namespace belfry::models {

@@ -259,9 +259,8 @@ TEST_F(OnnxExport, HasNoNodeThatNoOutputNeeds) {
 
 TEST(OnnxFile, IsAtMostWhatAMessageHolds) {
   EXPECT_TRUE(onnx::CheckMessageSize((uint64_t{1} << 31) - 1).ok());
-  const absl::Status status = onnx::CheckMessageSize(uint64_t{1} << 31);
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("2048 MiB"));
+  EXPECT_THAT(onnx::CheckMessageSize(uint64_t{1} << 31),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("2048 MiB")));
 }
 
 }  // namespace

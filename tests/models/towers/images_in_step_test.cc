@@ -112,9 +112,8 @@ TEST(ImagesInStep, ExcludeMixUp) {
   const auto dataset = RandomImages(random, 10);
   data::PrefetcherOptions options = OptionsOf(random, AugmentBy::kStep);
   options.mixup = 0.2;
-  const absl::Status status = data::Prefetcher::Create(*dataset, options).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("they mix the images"));
+  EXPECT_THAT(data::Prefetcher::Create(*dataset, options).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("they mix the images")));
 }
 
 TEST(ImagesInStep, OutsideOfTheDataAreAnError) {

@@ -134,8 +134,8 @@ TEST(ParameterGroupsOverTowersTest, AGroupWithoutVariablesIsAnError) {
   const optim::GradientDescent descent({.learning_rate = 0.1});
   const absl::Status status =
       run.Open("cpu:2", optim::ParameterGroups({{optim::NameMatches("encodr/*"), descent}}, descent), {});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("Parameter group 0: the pattern 'encodr/*' matches no"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("Parameter group 0: the pattern 'encodr/*' matches no")));
 }
 
 }  // namespace

@@ -27,9 +27,7 @@ struct Sizes {
 class GpuTf32Test : public testing::TestWithParam<Sizes> {
  protected:
   void SetUp() override {
-    absl::StatusOr<DeviceSet> devices = OpenTf32TestGpu();
-    if (!devices.ok()) GTEST_SKIP() << devices.status().message();
-    devices_ = *std::move(devices);
+    ASSIGN_OR_SKIP(devices_, OpenTf32TestGpu());
   }
   Output Waves(const Shape& shape, double step) {
     Tensor x(DType::kFloat32, shape);

@@ -30,9 +30,7 @@ using harness::NodeRun;
 class GpuLibraryCores : public testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
-    absl::StatusOr<DeviceSet> devices = OpenFastTestGpu();
-    if (!devices.ok()) GTEST_SKIP() << devices.status().message();
-    devices_ = *std::move(devices);
+    ASSIGN_OR_SKIP(devices_, OpenFastTestGpu());
   }
   Device& gpu() const { return devices_.device(1); }
 

@@ -16,9 +16,7 @@ namespace {
 class GpuCheckNumerics : public testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
-    absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
-    if (!devices.ok()) GTEST_SKIP() << devices.status().message();
-    devices_ = *std::move(devices);
+    ASSIGN_OR_SKIP(devices_, OpenTestGpus(1));
   }
   // n elements that are 1, except for `others`.
   template <class T>

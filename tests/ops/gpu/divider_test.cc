@@ -1,8 +1,7 @@
 #include "ops/gpu/divider_impl.h"
+#include "tests/main/testing.h"
 
 #include <algorithm>
-
-#include "tests/main/testing.h"
 
 namespace belfry::ops {
 namespace {

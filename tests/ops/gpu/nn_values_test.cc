@@ -20,9 +20,7 @@ using harness::NodeRun;
 class GpuNnTest : public testing::Test {
  protected:
   void SetUp() override {
-    absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
-    if (!devices.ok()) GTEST_SKIP() << devices.status().message();
-    devices_ = *std::move(devices);
+    ASSIGN_OR_SKIP(devices_, OpenTestGpus(1));
   }
 
   Scope scope() const { return Scope(graph_); }

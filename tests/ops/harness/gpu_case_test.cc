@@ -16,9 +16,7 @@ namespace {
 class GpuCaseTest : public OpCaseTest {
  protected:
   void SetUp() override {
-    absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
-    if (!devices.ok()) GTEST_SKIP() << devices.status().message();
-    devices_ = *std::move(devices);
+    ASSIGN_OR_SKIP(devices_, OpenTestGpus(1));
   }
   Device& gpu() const { return devices_.device(1); }
 

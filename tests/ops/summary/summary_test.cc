@@ -47,8 +47,7 @@ class SummaryTest : public testing::Test {
   }
   void ExpectFailure(const Output& output, const std::string& text) {
     EXPECT_FALSE(output.valid());
-    EXPECT_EQ(graph_.status().code(), absl::StatusCode::kInvalidArgument) << graph_.status();
-    EXPECT_THAT(std::string(graph_.status().message()), HasSubstr(text));
+    EXPECT_THAT(graph_.status(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
   }
 
   const DeviceSet devices_ = DeviceSet::Open("cpu:2").value();
@@ -214,9 +213,7 @@ TEST_F(TowersTest, MergedHoldsTheSame) {
 TEST_F(TowersTest, ValuesThatDoNotFitAreErrors) {
   const std::vector<Output> summaries = graph_.GetCollection(kSummaries);
   const auto rejects = [](absl::Span<const Output> outputs, absl::Span<const Tensor> values, const std::string& text) {
-    const absl::Status status = ReadSummaries(outputs, values).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+    EXPECT_THAT(ReadSummaries(outputs, values).status(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
   };
   rejects({summaries[0]}, {}, "0 values for 1 summaries");
   rejects({x_[0]}, {Tensor::Of<float>({1, 2}, {1, 2})}, "train/tower_0/x:0 is not a summary");

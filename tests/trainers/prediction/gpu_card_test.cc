@@ -50,9 +50,9 @@ TEST(GpuCard, ErrorsNameTheLine) {
 }
 
 TEST(GpuCard, AnUnknownNameIsAnError) {
-  const absl::Status status = GpuCard::Find("/nowhere/card").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(status.message(), HasSubstr("neither a known card (v100, a100, a100_40gb, h100, h200) nor a file"));
+  EXPECT_THAT(GpuCard::Find("/nowhere/card").status(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("neither a known card (v100, a100, a100_40gb, h100, h200) nor a file")));
 }
 
 }  // namespace

@@ -173,8 +173,8 @@ TEST(CudaLibraries, DamagedOnesAreReportedInTheLoadersWords) {
   const absl::Status status = OpenCudaLibrary("libnvdamaged.so.1", "13").status();
   unsetenv("BELFRY_CUDA_PATH");
   fs::remove_all(folder);
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("libnvdamaged.so.1"), Not(HasSubstr("apt-get"))));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                               AllOf(HasSubstr("libnvdamaged.so.1"), Not(HasSubstr("apt-get")))));
 }
 
 }  // namespace
