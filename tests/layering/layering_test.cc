@@ -1,4 +1,3 @@
-#include <unistd.h>
 
 #include <fstream>
 #include <iterator>
@@ -31,7 +30,6 @@ TEST(Layering, ReadsTheProject) {
 class Tree : public testing::Test {
  protected:
   Tree() {
-    fs::remove_all(root_);
     Write("framework/base/a.h", "// A.\n#pragma once\n#include <string>\n#include \"absl/status/status.h\"\n");
     Write("framework/base/a.cc", "#include \"framework/base/a.h\"\n#include <Eigen/Core>\n");
     Write("framework/base/CMakeLists.txt", "belfry_library(base SOURCES a.cc)\n");
@@ -43,19 +41,15 @@ class Tree : public testing::Test {
     Write("ops/CMakeLists.txt", "belfry_library(ops SOURCES onednn/wrap.cc)\n");
     Write("tests/t.h", "#pragma once\n#include \"ops/o.h\"\n#include <Eigen/Core>\n");
   }
-  ~Tree() override { fs::remove_all(root_); }
 
-  void Write(const std::string& path, const std::string& text) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
+  void Write(const std::string& path, const std::string& text) { root_.Write(path, text); }
   void WriteHeader(const std::string& path, const std::string& text) {
     Write(path, absl::StrCat("#pragma once\n", text));
   }
 
-  std::vector<std::string> Check() const { return CheckTree(root_); }
+  std::vector<std::string> Check() const { return CheckTree(root_.path()); }
 
-  const fs::path root_ = fs::temp_directory_path() / absl::StrCat("belfry_layering_test_", getpid());
+  const TemporaryFolder root_;
 };
 
 TEST_F(Tree, IsSound) { EXPECT_THAT(Check(), IsEmpty()); }

@@ -1,10 +1,8 @@
 // S7: the CIFAR-10 tower trainer, on CIFAR-10 itself if the environment variable BELFRY_CIFAR10 names its directory,
 // otherwise on the generated set.
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -26,13 +24,12 @@ namespace {
 
 using models::VariableUpdate;
 
-// In a directory of this process only; the files are read whole and then removed.
+// The files are read whole and then removed.
 data::Cifar10 Generated(int64_t images) {
-  const std::string directory = absl::StrCat(testing::TempDir(), "/belfry_scenario_", getpid());
+  const TemporaryFolder folder;
+  const std::string directory = folder / "cifar";
   EXPECT_EQ(data::WriteTextures(directory, {.training_images = images, .test_images = 10}), absl::OkStatus());
-  data::Cifar10 result = data::OpenCifar10(directory).value();
-  std::filesystem::remove_all(directory);
-  return result;
+  return data::OpenCifar10(directory).value();
 }
 
 const data::Cifar10& Images() {

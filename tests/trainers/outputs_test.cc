@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <random>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -24,16 +23,12 @@ using ::testing::HasSubstr;
 
 class OutputsTest : public ::testing::Test {
  protected:
-  OutputsTest() : folder_(fs::path(::testing::TempDir()) / ("belfry_out" + std::to_string(std::random_device()()))) {
-    fs::create_directories(folder_);
-  }
-  ~OutputsTest() override { fs::remove_all(folder_); }
-  const fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(OutputsTest, ATraceOfSomeSteps) {
   Experiment run("cpu:2", /*batch=*/10, 0.1);  // divides the 50 examples: all steps are of one plan
-  const std::string file = (folder_ / "trace.json").string();
+  const std::string file = folder_ / "trace.json";
   const TrainerOptions options{.steps = 20, .quiet = true, .trace = {.first = 5, .last = 8, .file = file}};
   ASSERT_EQ(Trainer(*run.session, run.step, *run.input, options).Run(), absl::OkStatus());
   std::ifstream stream(file);
@@ -79,7 +74,7 @@ TEST_F(OutputsTest, EventsDoNotChangeTheRun) {
     Experiment run("cpu:2", 12, 0.1);
     TrainerOptions options{.steps = 20, .quiet = true};
     if (with_events == 1) {
-      options.directory = folder_.string();
+      options.directory = folder_.path();
       options.summary_every = 5;
       options.summaries = models::AddTrainSummaries(Scope(run.graph), run.step);
       ASSERT_GT(options.summaries.size(), 5u);
@@ -91,7 +86,7 @@ TEST_F(OutputsTest, EventsDoNotChangeTheRun) {
   EXPECT_EQ(losses[0], losses[1]);
   std::map<std::string, std::vector<int64_t>> steps;  // by tag
   bool graph = false;
-  for (const auto& entry : fs::directory_iterator(folder_)) {
+  for (const auto& entry : fs::directory_iterator(folder_.path())) {
     if (entry.path().filename().string().find("tfevents") == std::string::npos) continue;
     ASSERT_OK_AND_ASSIGN(const auto file, io::ReadEventFile(entry.path().string()));
     for (const io::Event& event : file.events) {

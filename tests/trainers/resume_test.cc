@@ -3,7 +3,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <random>
 
 #include <nlohmann/json.hpp>
 
@@ -28,12 +27,7 @@ constexpr double kRate = 0.1, kMomentum = 0.9;
 
 class ResumeTest : public ::testing::Test {
  protected:
-  ResumeTest() : folder_(fs::path(::testing::TempDir()) / ("belfry_resume" + std::to_string(std::random_device()()))) {
-    fs::create_directories(folder_);
-  }
-  ~ResumeTest() override { fs::remove_all(folder_); }
-
-  std::string Directory(const std::string& name) const { return (folder_ / name).string(); }
+  std::string Directory(const std::string& name) const { return folder_ / name; }
 
   // A run to `steps`, which goes on from what is in the directory, if anything. All variables at its end.
   std::vector<io::NamedTensor> Run(const std::string& spec, TrainerOptions options, int64_t steps) {
@@ -68,7 +62,7 @@ class ResumeTest : public ::testing::Test {
     }
   }
 
-  const fs::path folder_;
+  const TemporaryFolder folder_;
   models::ReplicateOptions replicate_;
   DType dtype_ = DType::kFloat32;
   absl::Status status_;

@@ -102,8 +102,8 @@ TEST(RunMetrics, SaysWhichLineIsWrong) {
 }
 
 TEST(RunMetrics, FindsTheFileOfADirectory) {
-  const std::string folder = testing::TempDir() + "belfry_run_folder";
-  std::filesystem::remove_all(folder);
+  const TemporaryFolder temporary;
+  const std::string folder = temporary / "belfry_run_folder";
   std::filesystem::create_directories(folder);
   EXPECT_THAT(Read(folder).status(), StatusIs(absl::StatusCode::kNotFound, HasSubstr(folder + "/metrics.jsonl")));
   for (const char* text : {"", "\n", "{\"step\": 3, \"lo"}) {
@@ -120,11 +120,10 @@ TEST(RunMetrics, FindsTheFileOfADirectory) {
 }
 
 TEST(RunMetrics, CallsRunsOfOneNameByTheirPaths) {
-  const std::string folder = testing::TempDir() + "belfry_run_names";
-  std::filesystem::remove_all(folder);
-  for (const char* name : {"/a/x", "/b/x", "/y"}) {
-    std::filesystem::create_directories(folder + name);
-    std::ofstream(folder + name + "/metrics.jsonl") << "{\"step\": 3}\n";
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.path();
+  for (const char* name : {"a/x", "b/x", "y"}) {
+    temporary.Write(absl::StrCat(name, "/metrics.jsonl"), "{\"step\": 3}\n");
   }
   const std::vector<RunMetrics> runs = ReadRunMetrics({folder + "/a/x", folder + "/y", folder + "/b/x"}).value();
   ASSERT_EQ(runs.size(), 3u);

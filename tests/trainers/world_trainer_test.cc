@@ -1,7 +1,6 @@
 // Trainers in several processes: worlds of threads.
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 #include <utility>
@@ -31,14 +30,7 @@ using ::testing::HasSubstr;
 constexpr int kTowers = 4;
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
-std::string TemporaryFolder() {
-  return (std::filesystem::path(::testing::TempDir()) / absl::StrCat("world_trainer", std::random_device()())).string();
-}
-
-std::string Contents(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+std::string NewFolder() { return absl::StrCat(::testing::TempDir(), "world_trainer", std::random_device()()); }
 
 std::string LastCheckpoint(const std::string& folder) {
   const auto checkpoints = io::ListCheckpoints(CheckpointFolder(folder));
@@ -127,7 +119,7 @@ TEST(WorldTrainer, EveryLayoutWritesTheSameCheckpointAndEvaluatesAlike) {
     const std::vector<int>& layout = layouts[i / 2];
     const bool sharded = i % 2 == 1;
     SCOPED_TRACE(absl::StrCat(layout.size(), " tasks, sharded: ", sharded));
-    const std::string folder = TemporaryFolder();
+    const std::string folder = NewFolder();
     TrainerOptions options{.steps = 15, .metrics_file = folder + "/metrics.jsonl", .evaluate_every = 10};
     options.directory = folder;
     options.check_replicas_every = 5;
@@ -159,13 +151,13 @@ TEST(WorldTrainer, EveryLayoutWritesTheSameCheckpointAndEvaluatesAlike) {
 
 // Task 0 alone reads the weights.
 TEST(WorldTrainer, BeginsWithWeightsInEveryLayout) {
-  const std::string first = TemporaryFolder();
+  const std::string first = NewFolder();
   TrainerOptions options{.steps = 5};
   options.directory = first;
   for (const absl::Status& status : Train({4}, options, nullptr)) ASSERT_TRUE(status.ok()) << status;
   std::string expected;
   for (const std::vector<int>& layout : std::vector<std::vector<int>>{{4}, {2, 2}, {1, 3}}) {
-    options.directory = TemporaryFolder();
+    options.directory = NewFolder();
     options.resume.init_from = first;
     const auto forget = [](World& world, Experiment&, TrainerOptions& own) {
       if (world.rank() > 0) own.resume.init_from = "/nowhere";
@@ -180,7 +172,7 @@ TEST(WorldTrainer, BeginsWithWeightsInEveryLayout) {
 }
 
 TEST(WorldTrainer, GoesOnWithAnyNumberOfTasks) {
-  const std::string whole = TemporaryFolder(), parts = TemporaryFolder();
+  const std::string whole = NewFolder(), parts = NewFolder();
   TrainerOptions options{.steps = 12};
   options.directory = whole;
   for (const absl::Status& status : Train({4}, options, nullptr)) ASSERT_TRUE(status.ok()) << status;
@@ -204,7 +196,7 @@ TEST(WorldTrainer, GoesOnWithAnyNumberOfTasks) {
 
 TEST(WorldTrainer, ASignalToOneTaskStopsAllAfterTheSameStep) {
   for (const int noting : {0, 1}) {
-    const std::string folder = TemporaryFolder();
+    const std::string folder = NewFolder();
     TrainerOptions options{.steps = 1'000'000};
     options.directory = folder;
     std::vector<Result> results;

@@ -1,11 +1,8 @@
 #include "framework/base/cores.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -38,19 +35,13 @@ TEST(Cores, AreThoseOfThisProcess) { EXPECT_THAT(AvailableCores(), UnorderedElem
 class Groups {
  public:
   explicit Groups(const std::string& groups, const std::map<std::string, std::string>& files) {
-    Write("proc/self/cgroup", groups);
-    for (const auto& [name, text] : files) Write("sys/fs/cgroup/" + name, text);
+    root_.Write("proc/self/cgroup", groups);
+    for (const auto& [name, text] : files) root_.Write("sys/fs/cgroup/" + name, text);
   }
-  ~Groups() { std::filesystem::remove_all(root_); }
-  int Usable() const { return UsableCores(root_); }
+  int Usable() const { return UsableCores(root_.path()); }
 
  private:
-  void Write(const std::string& name, const std::string& text) {
-    const std::filesystem::path path = std::filesystem::path(root_) / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
-  const std::string root_ = testing::TempDir() + "cores_test." + std::to_string(getpid());
+  const TemporaryFolder root_;
 };
 
 TEST(Cores, ALimitOfProcessorTimeCounts) {

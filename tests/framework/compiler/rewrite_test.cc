@@ -71,18 +71,16 @@ TEST_F(RewriteTest, ErrorsAreReturned) {
 TEST_F(RewriteTest, EachIsDumpedByItsName) {
   registry_.AddRewrite({"mine", [](Program& program, const RewriteContext&) { return Normalize(program); }});
   const Output x = ops::Placeholder(root_, DType::kFloat32, {});
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "belfry_rewrite_test";
-  std::filesystem::remove_all(folder);
-  Open("cpu:1", {.dump_plan = folder.string()});
+  const TemporaryFolder folder;
+  Open("cpu:1", {.dump_plan = folder.path()});
   Prepare({{x, {}}}, {ops::Exp(root_, x)});
   int number = 2;
   for (const Rewrite& rewrite : registry_.rewrites()) {
     const std::string name = absl::StrCat(number < 10 ? "0" : "", number, "_", rewrite.name, ".txt");
-    EXPECT_TRUE(std::filesystem::exists(folder / "step_0" / name)) << name;
+    EXPECT_TRUE(std::filesystem::exists(folder / ("step_0/" + name))) << name;
     ++number;
   }
   EXPECT_EQ(registry_.rewrites().back().name, "mine");
-  std::filesystem::remove_all(folder);
 }
 
 TEST_F(RewriteTest, AreFoundOnlyWithAKernelForTheDevice) {

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -29,16 +28,7 @@ std::vector<uint8_t> Plain(int height, int width, std::vector<uint8_t> colour) {
 
 class PicturesTest : public testing::Test {
  protected:
-  PicturesTest() : folder_(fs::path(testing::TempDir()) / absl::StrCat("belfry_pictures_", getpid())) {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  ~PicturesTest() override { fs::remove_all(folder_); }
-
-  void Write(const std::string& name, const std::string& bytes) const {
-    fs::create_directories((folder_ / name).parent_path());
-    std::ofstream(folder_ / name, std::ios::binary) << bytes;
-  }
+  void Write(const std::string& name, const std::string& bytes) const { folder_.Write(name, bytes); }
   // Three classes of colours, one picture in a folder below, and files that do not count.
   void WriteClasses() const {
     Write("red/1.png", EncodeAnyPng(Plain(20, 30, {250, 10, 20}), 20, 30));
@@ -49,9 +39,9 @@ class PicturesTest : public testing::Test {
     Write("blue/.hidden.png", "none");
     Write(".git/1.png", "none");
   }
-  std::string path(const std::string& name = "") const { return (folder_ / name).string(); }
+  std::string path(const std::string& name = "") const { return folder_ / name; }
 
-  fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(PicturesTest, AFolderForEachClass) {

@@ -91,9 +91,8 @@ TEST(Tokenizer, CutsWhereTokensStayTheSame) {
 }
 
 TEST(OpenTokenizer, LooksIntoFolders) {
-  const fs::path folder = fs::path(testing::TempDir()) / "belfry_tokenizer";
-  fs::remove_all(folder);
-  fs::create_directories(folder);
+  const TemporaryFolder temporary;
+  const fs::path folder = temporary.path();
   EXPECT_EQ(OpenTokenizer(folder.string()).status().code(), absl::StatusCode::kNotFound);
   fs::copy(kFolder + "vocab.json", folder);
   EXPECT_THAT(std::string(OpenTokenizer(folder.string()).status().message()), HasSubstr("merges.txt"));
@@ -102,7 +101,6 @@ TEST(OpenTokenizer, LooksIntoFolders) {
   EXPECT_EQ((*OpenTokenizer(folder.string()))->vocabulary(), 500);
   fs::copy(kFolder + "roberta.json", folder / "tokenizer.json");
   EXPECT_EQ((*OpenTokenizer(folder.string()))->vocabulary(), 504);
-  fs::remove_all(folder);
 }
 
 // Errors of the small tokenizer with changes.

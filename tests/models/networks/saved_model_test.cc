@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <sstream>
 
@@ -27,15 +26,6 @@ namespace fs = std::filesystem;
 
 class SavedModelTest : public ModelTest {
  protected:
-  SavedModelTest() {
-    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
-    std::string name = test.name();
-    std::replace(name.begin(), name.end(), '/', '_');
-    path_ = (fs::path(testing::TempDir()) / absl::StrCat("belfry_saved_", name, ".safetensors")).string();
-    fs::remove(path_);
-  }
-  ~SavedModelTest() override { fs::remove(path_); }
-
   // Variables without the values that layers begin with, such as zeros, which would hide an exchange of two.
   void RandomVariables() {
     for (const Variable& variable : graph_.variables()) {
@@ -50,12 +40,8 @@ class SavedModelTest : public ModelTest {
   absl::Status Save(const std::vector<NamedOutput>& inputs, const std::vector<NamedOutput>& outputs) {
     return SaveModel(*session_, inputs, outputs, path_);
   }
-  std::string Bytes() const {
-    std::ostringstream bytes;
-    bytes << std::ifstream(path_, std::ios::binary).rdbuf();
-    return bytes.str();
-  }
-  void Write(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
+  std::string Bytes() const { return Contents(path_); }
+  void Write(const std::string& bytes) const { folder_.Write("saved.safetensors", bytes); }
 
   // A model of one input and one output, in the file.
   void SaveMlp() {
@@ -65,7 +51,8 @@ class SavedModelTest : public ModelTest {
     ASSERT_TRUE(Save({{"x", x}}, {{"logits", y}}).ok());
   }
 
-  std::string path_;
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_ / "saved.safetensors";
 };
 
 class SavedNetworks : public SavedModelTest, public testing::WithParamInterface<Network> {
@@ -147,8 +134,6 @@ TEST_P(SavedNetworks, HaveTheSameBitsInAProgramWithoutTraining) {
   std::ostringstream actual;
   actual << std::ifstream(out, std::ios::binary).rdbuf();
   EXPECT_TRUE(actual.str() == expected) << actual.str().size() << " bytes, and " << expected.size() << " expected";
-  fs::remove(in);
-  fs::remove(out);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SavedNetworks, testing::ValuesIn(BundledNetworks()),
@@ -215,7 +200,6 @@ TEST_F(SavedModelTest, RunnersShareWeights) {
     ASSERT_TRUE((**step)->Run({value}).ok());
     EXPECT_TRUE(SameBits((**step)->fetched(0), expected));
   }
-  fs::remove_all(dump);
 }
 
 // A plan for each of many shapes would otherwise keep weights without limit.
@@ -226,7 +210,6 @@ TEST_F(SavedModelTest, FormsOfWeightsCountAgainstTheCache) {
   Start();
   ASSERT_TRUE(Save({{"x", x}}, {{"y", y}}).ok());
   const std::string dump = path_ + ".plans";
-  fs::remove_all(dump);
   const auto model =
       SavedModel::Open(path_, BuiltinOps(), devices_, {.plan_cache_bytes = size_t{5} << 19, .dump_plan = dump});
   ASSERT_TRUE(model.ok()) << model.status();
@@ -240,7 +223,6 @@ TEST_F(SavedModelTest, FormsOfWeightsCountAgainstTheCache) {
   EXPECT_EQ(compiled(), 4);
   ASSERT_TRUE(model->Run({Random({2, kWidth})}).ok());
   EXPECT_EQ(compiled(), 5);
-  fs::remove_all(dump);
 }
 
 TEST_F(SavedModelTest, HasTheVariablesByName) {

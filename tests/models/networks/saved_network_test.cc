@@ -1,7 +1,6 @@
 #include "models/networks/saved_network.h"
 
 #include <cstring>
-#include <filesystem>
 #include <map>
 
 #include "framework/base/status.h"
@@ -20,12 +19,6 @@ using ::testing::HasSubstr;
 
 class SavedNetwork : public ModelTest {
  protected:
-  SavedNetwork() {
-    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
-    path_ = (std::filesystem::path(testing::TempDir()) / absl::StrCat("belfry_network_", test.name())).string();
-  }
-  ~SavedNetwork() override { std::filesystem::remove(path_); }
-
   static Output Network(const Scope& scope, Output images) { return ResNet(scope, images, {.training = false}); }
 
   // A ResNet with its random weights, in the graph of the test and in the file.
@@ -46,7 +39,8 @@ class SavedNetwork : public ModelTest {
   }
   ModelContents Contents() const { return ModelContents::Open(path_).value(); }
 
-  std::string path_;
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_ / "network";
   Output images_, logits_;
 };
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -51,17 +50,7 @@ inline double Difference(const Tensor& actual, const Tensor& expected) {
 
 class OnnxTest : public ModelTest {
  protected:
-  OnnxTest() {
-    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
-    std::string name = absl::StrCat("belfry_onnx_", test.test_suite_name(), "_", test.name());
-    std::replace(name.begin(), name.end(), '/', '_');
-    folder_ = std::filesystem::path(testing::TempDir()) / name;
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  ~OnnxTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string File(const std::string& name) const { return (folder_ / name).string(); }
+  std::string File(const std::string& name) const { return folder_ / name; }
 
   // An ONNX file as a saved model, opened.
   absl::StatusOr<SavedModel> Import(const std::string& onnx, const ImportOptions& options = {}) const {
@@ -79,7 +68,7 @@ class OnnxTest : public ModelTest {
     return SavedModel::Open(file, BuiltinOps(), devices_);
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder folder_;
 };
 
 }  // namespace belfry::models

@@ -1,6 +1,5 @@
 #include "models/weights/foreign_weights.h"
 
-#include <filesystem>
 #include <fstream>
 #include <map>
 
@@ -15,7 +14,6 @@ namespace belfry::models {
 namespace {
 
 using ::testing::HasSubstr;
-namespace fs = std::filesystem;
 
 class ForeignWeights : public ModelTest {
  protected:
@@ -203,12 +201,11 @@ TEST_F(ForeignWeights, SaysWhatDoesNotFit) {
 }
 
 TEST_F(ForeignWeights, InSeveralFiles) {
-  const fs::path folder = fs::path(testing::TempDir()) / "belfry_shards";
-  fs::create_directories(folder);
+  const TemporaryFolder folder;
   const Tensor a = Random({3}), b = Random({2, 2});
-  ASSERT_TRUE(io::WriteSafetensors((folder / "1.safetensors").string(), {{"a", a}, {"unlisted", b}}).ok());
-  ASSERT_TRUE(io::WriteSafetensors((folder / "2.safetensors").string(), {{"b", b}}).ok());
-  const std::string index = (folder / "model.safetensors.index.json").string();
+  ASSERT_TRUE(io::WriteSafetensors(folder / "1.safetensors", {{"a", a}, {"unlisted", b}}).ok());
+  ASSERT_TRUE(io::WriteSafetensors(folder / "2.safetensors", {{"b", b}}).ok());
+  const std::string index = folder / "model.safetensors.index.json";
   const auto read = [&](const std::string& text) {
     std::ofstream(index) << text;
     return ReadWeightFiles(index);
@@ -224,7 +221,6 @@ TEST_F(ForeignWeights, InSeveralFiles) {
               HasSubstr("does not name a file beside it"));
   EXPECT_THAT(std::string(read("[]").status().message()), HasSubstr("no \"weight_map\""));
   EXPECT_FALSE(read(R"({"weight_map": {"c": "3.safetensors"}})").ok());
-  fs::remove_all(folder);
 }
 
 }  // namespace

@@ -1,9 +1,6 @@
 #include "ops/gpu/autotune.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,23 +11,12 @@
 namespace belfry::ops {
 namespace {
 
-namespace fs = std::filesystem;
-
 class AutotuneCacheTest : public testing::Test {
  protected:
-  AutotuneCacheTest() {
-    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::path(testing::TempDir()) / (std::string("belfry_autotune_") + test.name());
-    fs::remove_all(folder_);
-  }
-  ~AutotuneCacheTest() override { fs::remove_all(folder_); }
-  std::string Path() const { return (folder_ / "deep" / "autotune.txt").string(); }
-  void Write(const std::string& text) {
-    fs::create_directories(fs::path(Path()).parent_path());
-    std::ofstream(Path(), std::ios::binary) << text;
-  }
+  std::string Path() const { return folder_ / "deep/autotune.txt"; }
+  void Write(const std::string& text) { folder_.Write("deep/autotune.txt", text); }
 
-  fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(AutotuneCacheTest, RemembersChoices) {

@@ -32,13 +32,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::string Contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 void Write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
 void ChangeByte(const std::string& path, size_t at, char byte) {
@@ -48,16 +41,9 @@ void ChangeByte(const std::string& path, size_t at, char byte) {
 
 class Audit : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ =
-        absl::StrCat(::testing::TempDir(), "/audit_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-    Write(File("data.txt"), "7");
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  Audit() { Write(File("data.txt"), "7"); }
 
-  std::string File(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+  std::string File(const std::string& name) const { return folder_ / name; }
   // Runs the program with a directory of that name.
   void Train(const std::string& run, const std::string& flags = "") const {
     fs::create_directories(File(run));
@@ -68,7 +54,7 @@ class Audit : public ::testing::Test {
   RunRecord Record(const std::string& run) const { return ValueOf(ReadRun(File(run))); }
   CheckedRun Check(const std::string& run) const { return CheckRun(Record(run)); }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
 };
 
 // The tensor of a checkpoint that has the byte at `offset`; "" in the header.

@@ -39,13 +39,12 @@ Environment With(const std::map<std::string, std::string>& variables) {
 
 class FoldersTest : public testing::Test {
  protected:
-  FoldersTest() { fs::remove_all(root_); }
-  ~FoldersTest() override { fs::remove_all(root_); }
   fs::path Make(const std::string& name) {
     fs::create_directories(root_ / name);
     return root_ / name;
   }
-  const fs::path root_ = fs::path(testing::TempDir()) / "belfry_folders";
+  const TemporaryFolder folder_;
+  const fs::path root_ = folder_.path();
 };
 
 TEST_F(FoldersTest, ChosenOnesMayBeAnyLevel) {
@@ -104,11 +103,11 @@ TEST(NeededLibraries, AreReadFromTheFile) {
 
 TEST(NeededLibraries, OfDamagedFilesAreAnErrorOrFew) {
   EXPECT_EQ(NeededLibraries("/nowhere").status().code(), absl::StatusCode::kNotFound);
-  std::ifstream file(BELFRY_NEEDS_STUB, std::ios::binary);
-  std::string bytes(std::istreambuf_iterator<char>(file), {});
-  const fs::path damaged = fs::path(testing::TempDir()) / "damaged.so";
+  const std::string bytes = Contents(BELFRY_NEEDS_STUB);
+  const TemporaryFolder folder;
+  const fs::path damaged = folder / "damaged.so";
   for (size_t size : {size_t{0}, size_t{3}, size_t{40}, size_t{64}, size_t{100}, size_t{500}, bytes.size() / 2}) {
-    std::ofstream(damaged, std::ios::binary) << bytes.substr(0, size);
+    folder.Write("damaged.so", bytes.substr(0, size));
     const auto needed = NeededLibraries(damaged);
     if (size < 64) {
       EXPECT_EQ(needed.status().code(), absl::StatusCode::kInvalidArgument);
@@ -118,10 +117,9 @@ TEST(NeededLibraries, OfDamagedFilesAreAnErrorOrFew) {
   for (size_t at = 16; at < std::min<size_t>(bytes.size(), 700); ++at) {
     std::string changed = bytes;
     changed[at] = static_cast<char>(0xFF);
-    std::ofstream(damaged, std::ios::binary) << changed;
+    folder.Write("damaged.so", changed);
     NeededLibraries(damaged).IgnoreError();
   }
-  fs::remove(damaged);
 }
 
 // One test, because a library that a process has loaded stays.
@@ -166,13 +164,11 @@ TEST(CudaLibraries, MissingOnesNameTheirPackages) {
 }
 
 TEST(CudaLibraries, DamagedOnesAreReportedInTheLoadersWords) {
-  const fs::path folder = fs::path(testing::TempDir()) / "belfry_damaged";
-  fs::create_directories(folder);
-  std::ofstream(folder / "libnvdamaged.so.1") << "no library";
-  setenv("BELFRY_CUDA_PATH", folder.c_str(), 1);
+  const TemporaryFolder folder;
+  folder.Write("libnvdamaged.so.1", "no library");
+  setenv("BELFRY_CUDA_PATH", folder.path().c_str(), 1);
   const absl::Status status = OpenCudaLibrary("libnvdamaged.so.1", "13").status();
   unsetenv("BELFRY_CUDA_PATH");
-  fs::remove_all(folder);
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
                                AllOf(HasSubstr("libnvdamaged.so.1"), Not(HasSubstr("apt-get")))));
 }
