@@ -27,11 +27,26 @@ class ModelTest : public ::testing::Test {
   Output Labels() { return ops::Placeholder(scope_, DType::kInt32, {Shape::kUnknown}); }
 
   // Normal random numbers.
-  Tensor Random(const Shape& shape) {
+  static Tensor Random(const Shape& shape) {
     Tensor tensor(DType::kFloat32, shape);
     std::normal_distribution<float> normal;
     for (int64_t i = 0; i < tensor.elements(); ++i) tensor.data<float>()[i] = normal(TestRandom());
     return tensor;
+  }
+  // A value for an input whose unknown extents are n, the first, and 11: random numbers, or integers below 50.
+  static Tensor ValueFor(const Output& input, int64_t n) {
+    Shape shape = input.shape();
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (shape[axis] == Shape::kUnknown) shape.set_dim(axis, axis == 0 ? n : 11);
+    }
+    if (input.dtype() == DType::kFloat32) return Random(shape);
+    Tensor ids(input.dtype(), shape);
+    for (int64_t i = 0; i < ids.elements(); ++i) {
+      const auto id = static_cast<int32_t>(TestRandom()() % 50);
+      if (ids.dtype() == DType::kInt32) ids.data<int32_t>()[i] = id;
+      if (ids.dtype() == DType::kInt64) ids.data<int64_t>()[i] = id;
+    }
+    return ids;
   }
   // 0, 1 ... classes - 1, repeated.
   static Tensor Classes(int64_t n, int classes) {

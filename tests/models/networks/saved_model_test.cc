@@ -55,24 +55,7 @@ class SavedModelTest : public ModelTest {
   const std::string path_ = folder_ / "saved.safetensors";
 };
 
-class SavedNetworks : public SavedModelTest, public testing::WithParamInterface<Network> {
- protected:
-  Tensor ValueFor(const Output& input, int64_t n) {
-    Shape shape = input.shape();
-    for (int i = 0; i < shape.rank(); ++i) {
-      if (shape[i] == Shape::kUnknown) shape = shape.Remove(i).Insert(i, i == 0 ? n : 11);
-    }
-    Tensor value = Random(shape);
-    if (input.dtype() == DType::kFloat32) return value;
-    Tensor ids(input.dtype(), shape);
-    for (int64_t i = 0; i < ids.elements(); ++i) {
-      const int id = static_cast<int>(TestRandom()() % 50);
-      if (ids.dtype() == DType::kInt32) ids.data<int32_t>()[i] = id;
-      if (ids.dtype() == DType::kInt64) ids.data<int64_t>()[i] = id;
-    }
-    return ids;
-  }
-};
+class SavedNetworks : public SavedModelTest, public testing::WithParamInterface<Network> {};
 
 TEST_P(SavedNetworks, HaveTheBitsOfTheirSession) {
   const Network::Ends ends = GetParam().build(scope_);

@@ -24,23 +24,7 @@ using ::testing::HasSubstr;
 
 // --- Networks that were exported ---
 
-class OnnxRoundTrip : public OnnxTest, public testing::WithParamInterface<Network> {
- protected:
-  Tensor ValueFor(const Output& input, int64_t n) {
-    Shape shape = input.shape();
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      if (shape[axis] == Shape::kUnknown) shape.set_dim(axis, axis == 0 ? n : 11);
-    }
-    if (input.dtype() == DType::kFloat32) return Random(shape);
-    Tensor ids(input.dtype(), shape);
-    for (int64_t i = 0; i < ids.elements(); ++i) {
-      const auto id = static_cast<int32_t>(TestRandom()() % 50);
-      if (ids.dtype() == DType::kInt32) ids.data<int32_t>()[i] = id;
-      if (ids.dtype() == DType::kInt64) ids.data<int64_t>()[i] = id;
-    }
-    return ids;
-  }
-};
+class OnnxRoundTrip : public OnnxTest, public testing::WithParamInterface<Network> {};
 
 TEST_P(OnnxRoundTrip, ComputesTheSame) {
   const Network::Ends ends = GetParam().build(scope_);

@@ -23,13 +23,6 @@ namespace {
 constexpr double kFloat32 = 1e-5, kFloat16 = 4e-3, kBFloat16 = 3e-2;
 constexpr int64_t kIds = 50, kSteps = 7;  // integers in inputs are below kIds; lengths are at most kSteps
 
-Tensor Numbers(const Shape& shape) {
-  Tensor tensor(DType::kFloat32, shape);
-  std::normal_distribution<float> normal;
-  for (int64_t i = 0; i < tensor.elements(); ++i) tensor.data<float>()[i] = normal(TestRandom());
-  return tensor;
-}
-
 Output Floats(const Scope& scope, const Shape& shape) { return ops::Placeholder(scope, DType::kFloat32, shape); }
 
 class OnnxRuntime : public OnnxTest {
@@ -47,7 +40,7 @@ class OnnxRuntime : public OnnxTest {
   }
   void Check() {
     const std::string command =
-        absl::StrCat("python3 ", BELFRY_SOURCE_ROOT, "/tests/models/onnx/check_onnx.py '", folder_.string(), "'");
+        absl::StrCat("python3 ", BELFRY_SOURCE_ROOT, "/tests/models/onnx/check_onnx.py '", folder_.path(), "'");
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
   }
 
@@ -90,7 +83,7 @@ class OnnxRuntime : public OnnxTest {
     for (int axis = 0; axis < shape.rank(); ++axis) {
       if (shape[axis] == Shape::kUnknown) shape.set_dim(axis, axis == 0 ? n : steps);
     }
-    if (input.dtype() == DType::kFloat32) return Numbers(shape);
+    if (input.dtype() == DType::kFloat32) return Random(shape);
     Tensor value(input.dtype(), shape);
     for (int64_t i = 0; i < value.elements(); ++i) {
       const auto id = static_cast<int64_t>(TestRandom()()) & 0xffff;
@@ -244,7 +237,7 @@ TEST_F(OnnxRuntime, MovesElements) {
          out("tile", ops::Tile(scope, x, {1, 2, 1}));
          out("broadcast", ops::BroadcastTo(scope, x, {2, -1, -1, -1}));
          out("broadcast_like", ops::BroadcastLike(scope, ops::Slice(scope, x, {0, 0, 0}, {-1, 1, 1}), x));
-         out("gather", ops::Gather(scope, ops::Const(scope, Numbers({kIds, 3})), ids));
+         out("gather", ops::Gather(scope, ops::Const(scope, Random({kIds, 3})), ids));
          out("columns", ops::Gather(scope, x, ops::Const(scope, {5, 0, 5}), 2));
          out("cumsum", ops::Cumsum(scope, x, 1, {.exclusive = true, .reverse = true}));
          out("zeros", ops::ZerosLike(scope, ids));
@@ -293,7 +286,7 @@ Network ImageOps(const char* name, DType dtype, int64_t size) {
             out("of_channels", ops::Max(scope, x, 3));
             out("group_norm", GroupNorm(scope, "group_norm", x, 3));
             out("layer_norm", LayerNorm(scope, "layer_norm", x));
-            out("sum", ops::Add(scope, x, ops::Cast(scope, ops::Const(scope, Numbers({6})), dtype)));
+            out("sum", ops::Add(scope, x, ops::Cast(scope, ops::Const(scope, Random({6})), dtype)));
             out("channels", ops::Mul(scope, x, ops::GlobalAvgPool(scope, x, true)));
             out("concat", ops::Concat(scope, {x, ops::Relu(scope, x)}, -1));
             out("slice", ops::StridedSlice(scope, x, {0, 1, 0}, {ops::kSliceEnd, ops::kSliceEnd, -1}, {1, 2, 1}));
@@ -391,7 +384,7 @@ TEST_F(OnnxRuntime, ComputesRecurrences) {
   Add({"projection",
        [](const Scope& scope) -> Network::Ends {
          const Output x = Floats(scope, {Shape::kUnknown, Shape::kUnknown, 12});
-         const Output weights = ops::Const(scope, Numbers({4, 12})), biases = ops::Const(scope, Numbers({12}));
+         const Output weights = ops::Const(scope, Random({4, 12})), biases = ops::Const(scope, Random({12}));
          return {{{"x", x}}, {{"y", scope.Add("Gru", {ops::Tanh(scope, x), weights, biases})}}};
        }},
       kFloat32);

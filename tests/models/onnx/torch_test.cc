@@ -76,10 +76,10 @@ class OnnxOfTorch : public OnnxTest {
 
 TEST_F(OnnxOfTorch, ComputesAndTrainsAsPyTorchDoes) {
   const std::string command = absl::StrCat("python3 ", BELFRY_SOURCE_ROOT, "/tests/models/onnx/export_torch.py '",
-                                           folder_.string(), "' > '", File("log"), "' 2>&1");
+                                           folder_.path(), "' > '", File("log"), "' 2>&1");
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
   int networks = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
     if (entry.path().extension() != ".safetensors") continue;
     const std::string name = entry.path().stem().string();
     ASSERT_OK_AND_ASSIGN(const Tensors tensors, Read(entry.path().string()));

@@ -8,7 +8,6 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
-#include "tests/main/testing.h"
 #include "tests/ops/harness/value.h"
 
 namespace belfry::ops {

@@ -3,8 +3,7 @@
 #include "framework/base/half.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
-#include "tests/main/testing.h"
-#include "tests/ops/copy/evaluate.h"
+#include "tests/ops/harness/value.h"
 
 namespace belfry {
 namespace {
@@ -33,7 +32,7 @@ TEST(ConstTest, DoesNotChangeWithTheTensorItWasMadeFrom) {
   Tensor value = Tensor::Of<float>({1, 2});
   const Output constant = ops::Const(Scope(graph), value);
   value.data<float>()[0] = 7;
-  EXPECT_EQ(Values(constant), (std::vector<double>{1, 2}));
+  EXPECT_EQ(ops::Values(constant), (std::vector<double>{1, 2}));
 }
 
 TEST(ConstTest, AValueOfAnotherDTypeIsAnError) {
@@ -46,20 +45,21 @@ TEST(ConstTest, AValueOfAnotherDTypeIsAnError) {
 TEST(RangeTest, StopsBeforeTheLimit) {
   Graph graph(BuiltinOps());
   const Scope scope(graph);
-  EXPECT_EQ(Values(ops::Range(scope, 3, 18, 3)), (std::vector<double>{3, 6, 9, 12, 15}));
-  EXPECT_EQ(Values(ops::Range(scope, 3, 1, -0.5, DType::kFloat32)), (std::vector<double>{3, 2.5, 2, 1.5}));
-  EXPECT_EQ(Evaluate(ops::Range(scope, 5, 5))->shape(), Shape({0}));
-  EXPECT_EQ(Evaluate(ops::Range(scope, 5, 1))->shape(), Shape({0}));
+  EXPECT_EQ(ops::Values(ops::Range(scope, 3, 18, 3)), (std::vector<double>{3, 6, 9, 12, 15}));
+  EXPECT_EQ(ops::Values(ops::Range(scope, 3, 1, -0.5, DType::kFloat32)), (std::vector<double>{3, 2.5, 2, 1.5}));
+  EXPECT_EQ(ops::Value(ops::Range(scope, 5, 5))->shape(), Shape({0}));
+  EXPECT_EQ(ops::Value(ops::Range(scope, 5, 1))->shape(), Shape({0}));
 }
 
 TEST(RangeTest, AddsIntegersAsSuch) {
   Graph graph(BuiltinOps());
   const Scope scope(graph);
-  const Tensor large = Evaluate(ops::Range(scope, 0x1p53, 0x1p53 + 6, 1, DType::kInt64)).value();
+  const Tensor large = ops::Value(ops::Range(scope, 0x1p53, 0x1p53 + 6, 1, DType::kInt64)).value();
   for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(large.data<int64_t>()[i], (int64_t{1} << 53) + i);
-  const Tensor down = Evaluate(ops::Range(scope, -0x1p62, -0x1p63, -0x1p61, DType::kInt64)).value();
+  const Tensor down = ops::Value(ops::Range(scope, -0x1p62, -0x1p63, -0x1p61, DType::kInt64)).value();
   EXPECT_EQ(down.data<int64_t>()[1], -(int64_t{1} << 62) - (int64_t{1} << 61));
-  EXPECT_EQ(Values(ops::Range(scope, 0, 256, 51, DType::kUInt8)), (std::vector<double>{0, 51, 102, 153, 204, 255}));
+  EXPECT_EQ(ops::Values(ops::Range(scope, 0, 256, 51, DType::kUInt8)),
+            (std::vector<double>{0, 51, 102, 153, 204, 255}));
 }
 
 TEST(RangeTest, RefusesWhatItsDTypeCannotHold) {
@@ -84,7 +84,7 @@ TEST(RangeTest, RefusesWhatItsDTypeCannotHold) {
     EXPECT_NE(message.find("constant_test.cc"), std::string::npos) << message;
   }
   Graph graph(BuiltinOps());
-  EXPECT_EQ(Evaluate(ops::Range(Scope(graph), 0, 2049, 1, DType::kFloat16))->shape(), Shape({2049}));
+  EXPECT_EQ(ops::Value(ops::Range(Scope(graph), 0, 2049, 1, DType::kFloat16))->shape(), Shape({2049}));
 }
 
 TEST(RangeTest, NoStepIsAnError) {
@@ -99,13 +99,13 @@ TEST(FillTest, EveryTypeAndNoElements) {
   Graph graph(BuiltinOps());
   const Scope scope(graph);
   for (const DType dtype : kAllDTypes) {
-    const Tensor filled = Evaluate(ops::Fill(scope, {2, 3}, 1, dtype)).value();
+    const Tensor filled = ops::Value(ops::Fill(scope, {2, 3}, 1, dtype)).value();
     EXPECT_EQ(filled.dtype(), dtype);
     EXPECT_EQ(filled.ToDoubles(), std::vector<double>(6, 1)) << DTypeName(dtype);
-    EXPECT_EQ(Values(ops::OnesLike(scope, ops::Fill(scope, {3}, 0, dtype))), std::vector<double>(3, 1));
-    EXPECT_EQ(Values(ops::ZerosLike(scope, ops::Fill(scope, {3}, 1, dtype))), std::vector<double>(3, 0));
+    EXPECT_EQ(ops::Values(ops::OnesLike(scope, ops::Fill(scope, {3}, 0, dtype))), std::vector<double>(3, 1));
+    EXPECT_EQ(ops::Values(ops::ZerosLike(scope, ops::Fill(scope, {3}, 1, dtype))), std::vector<double>(3, 0));
   }
-  EXPECT_EQ(Evaluate(ops::Fill(scope, {4, 0}, 1))->shape(), Shape({4, 0}));
+  EXPECT_EQ(ops::Value(ops::Fill(scope, {4, 0}, 1))->shape(), Shape({4, 0}));
   EXPECT_FALSE(ops::Fill(scope, {-1, 2}, 1).valid());
 }
 
@@ -114,15 +114,16 @@ TEST(CastTest, IsDefinedForEveryValue) {
   const Scope scope(graph);
   const float inf = std::numeric_limits<float>::infinity();
   const Output x = ops::Const(scope, {-inf, -1e20f, -1.9f, -0.0f, 0.5f, 255.9f, 256.f, 1e20f, inf, std::nanf("")});
-  EXPECT_EQ(Values(ops::Cast(scope, x, DType::kUInt8)), (std::vector<double>{0, 0, 0, 0, 0, 255, 255, 255, 255, 0}));
+  EXPECT_EQ(ops::Values(ops::Cast(scope, x, DType::kUInt8)),
+            (std::vector<double>{0, 0, 0, 0, 0, 255, 255, 255, 255, 0}));
   const double low = std::numeric_limits<int32_t>::min(), high = std::numeric_limits<int32_t>::max();
-  EXPECT_EQ(Values(ops::Cast(scope, x, DType::kInt32)),
+  EXPECT_EQ(ops::Values(ops::Cast(scope, x, DType::kInt32)),
             (std::vector<double>{low, low, -1, 0, 0, 255, 256, high, high, 0}));
-  EXPECT_EQ(Values(ops::Cast(scope, x, DType::kBool)), (std::vector<double>{1, 1, 1, 0, 1, 1, 1, 1, 1, 1}));
-  const Tensor wide = Evaluate(ops::Cast(scope, x, DType::kInt64)).value();
+  EXPECT_EQ(ops::Values(ops::Cast(scope, x, DType::kBool)), (std::vector<double>{1, 1, 1, 0, 1, 1, 1, 1, 1, 1}));
+  const Tensor wide = ops::Value(ops::Cast(scope, x, DType::kInt64)).value();
   EXPECT_EQ(wide.data<int64_t>()[0], std::numeric_limits<int64_t>::min());
   EXPECT_EQ(wide.data<int64_t>()[8], std::numeric_limits<int64_t>::max());
-  EXPECT_EQ(Values(ops::Cast(scope, ops::Const(scope, {-1, 257}), DType::kUInt8)), (std::vector<double>{255, 1}));
+  EXPECT_EQ(ops::Values(ops::Cast(scope, ops::Const(scope, {-1, 257}), DType::kUInt8)), (std::vector<double>{255, 1}));
   EXPECT_EQ(ops::Cast(scope, x, DType::kFloat32), x);
 }
 

@@ -6,8 +6,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
-#include "tests/main/testing.h"
-#include "tests/ops/copy/evaluate.h"
+#include "tests/ops/harness/value.h"
 
 namespace belfry {
 namespace {
@@ -34,55 +33,56 @@ class RearrangeTest : public testing::Test {
 
 TEST_F(RearrangeTest, StridedSliceFollowsPython) {
   const Output x = Count({10});
-  EXPECT_EQ(Values(ops::StridedSlice(scope_, x, {2}, {7}, {2})), (Numbers{2, 4, 6}));
-  EXPECT_EQ(Values(ops::StridedSlice(scope_, x, {-3}, {ops::kSliceEnd})), (Numbers{7, 8, 9}));
-  EXPECT_EQ(Values(ops::StridedSlice(scope_, x, {7}, {2}, {-2})), (Numbers{7, 5, 3}));
-  EXPECT_EQ(Values(ops::StridedSlice(scope_, x, {ops::kSliceEnd}, {-ops::kSliceEnd}, {-1})),
+  EXPECT_EQ(ops::Values(ops::StridedSlice(scope_, x, {2}, {7}, {2})), (Numbers{2, 4, 6}));
+  EXPECT_EQ(ops::Values(ops::StridedSlice(scope_, x, {-3}, {ops::kSliceEnd})), (Numbers{7, 8, 9}));
+  EXPECT_EQ(ops::Values(ops::StridedSlice(scope_, x, {7}, {2}, {-2})), (Numbers{7, 5, 3}));
+  EXPECT_EQ(ops::Values(ops::StridedSlice(scope_, x, {ops::kSliceEnd}, {-ops::kSliceEnd}, {-1})),
             (Numbers{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}));
-  EXPECT_EQ(Values(ops::StridedSlice(scope_, x, {5}, {2})), Numbers());
-  EXPECT_EQ(Values(ops::StridedSlice(scope_, x, {20}, {30})), Numbers());
-  EXPECT_EQ(Values(ops::StridedSlice(scope_, x, {-20}, {1}, {ops::kSliceEnd})), (Numbers{0}));
-  EXPECT_EQ(Values(ops::StridedSlice(scope_, Count({2, 2, 2}), {1}, {2})), (Numbers{4, 5, 6, 7}));
+  EXPECT_EQ(ops::Values(ops::StridedSlice(scope_, x, {5}, {2})), Numbers());
+  EXPECT_EQ(ops::Values(ops::StridedSlice(scope_, x, {20}, {30})), Numbers());
+  EXPECT_EQ(ops::Values(ops::StridedSlice(scope_, x, {-20}, {1}, {ops::kSliceEnd})), (Numbers{0}));
+  EXPECT_EQ(ops::Values(ops::StridedSlice(scope_, Count({2, 2, 2}), {1}, {2})), (Numbers{4, 5, 6, 7}));
   const Output unknown = ops::Placeholder(scope_, DType::kFloat32, {-1, 5});
   EXPECT_EQ(ops::StridedSlice(scope_, unknown, {0, 1}, {3, -1}).shape(), Shape({-1, 3}));
 }
 
 TEST_F(RearrangeTest, PadAddsAndTakesAway) {
   const Output x = Count({2, 3});
-  EXPECT_EQ(Values(ops::Pad(scope_, x, {{1, 0}, {0, 2}}, -1)),
+  EXPECT_EQ(ops::Values(ops::Pad(scope_, x, {{1, 0}, {0, 2}}, -1)),
             (Numbers{-1, -1, -1, -1, -1, 0, 1, 2, -1, -1, 3, 4, 5, -1, -1}));
-  EXPECT_EQ(Values(ops::Pad(scope_, x, {{0, -1}, {1, -2}}, 9)), (Numbers{9, 0}));
-  EXPECT_EQ(Values(ops::Pad(scope_, x, {{0, 0}, {-5, 4}}, 9)), (Numbers{9, 9, 9, 9}));
+  EXPECT_EQ(ops::Values(ops::Pad(scope_, x, {{0, -1}, {1, -2}}, 9)), (Numbers{9, 0}));
+  EXPECT_EQ(ops::Values(ops::Pad(scope_, x, {{0, 0}, {-5, 4}}, 9)), (Numbers{9, 9, 9, 9}));
 }
 
 TEST_F(RearrangeTest, BroadcastToKeepsExtentsThatAreNotGiven) {
-  EXPECT_EQ(Values(ops::BroadcastTo(scope_, Count({2, 1}), {2, -1, 3})), (Numbers{0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1}));
+  EXPECT_EQ(ops::Values(ops::BroadcastTo(scope_, Count({2, 1}), {2, -1, 3})),
+            (Numbers{0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1}));
 }
 
 TEST_F(RearrangeTest, SelectPassesNoNanToTheOtherChoice) {
   const Output nan = ops::Const(scope_, {std::nanf(""), 4.f});
   const Output x = ops::Const(scope_, {1.f, 2.f});
   const Output y = ops::Select(scope_, ops::Const(scope_, {false, true}), ops::Mul(scope_, nan, x), x);
-  EXPECT_EQ(Values(y), (Numbers{1, 8}));
+  EXPECT_EQ(ops::Values(y), (Numbers{1, 8}));
   const Output branch = ops::Select(scope_, ops::Const(scope_, {false, true}), nan, x);
-  EXPECT_EQ(Values(Gradient(branch, nan)), (Numbers{0, 1}));
-  EXPECT_EQ(Values(Gradient(branch, x)), (Numbers{1, 0}));
+  EXPECT_EQ(ops::Values(Gradient(branch, nan)), (Numbers{0, 1}));
+  EXPECT_EQ(ops::Values(Gradient(branch, x)), (Numbers{1, 0}));
 }
 
 TEST_F(RearrangeTest, GatherNamesTheIndexThatIsOutside) {
   const Output x = Count({4, 2});
-  EXPECT_EQ(Values(ops::Gather(scope_, x, ops::Const(scope_, {3, 0, 3}))), (Numbers{6, 7, 0, 1, 6, 7}));
+  EXPECT_EQ(ops::Values(ops::Gather(scope_, x, ops::Const(scope_, {3, 0, 3}))), (Numbers{6, 7, 0, 1, 6, 7}));
   for (const int bad : {-1, 4}) {
-    const auto result = Evaluate(ops::Gather(scope_, x, ops::Const(scope_, {0, bad})));
+    const auto result = ops::Value(ops::Gather(scope_, x, ops::Const(scope_, {0, bad})));
     EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_TRUE(absl::StrContains(result.status().message(), "(at position 1) is outside [0, 4)")) << result.status();
   }
-  EXPECT_EQ(Values(ops::Gather(scope_, Count({0, 3}), ops::Fill(scope_, {0}, 0, DType::kInt32))), Numbers());
+  EXPECT_EQ(ops::Values(ops::Gather(scope_, Count({0, 3}), ops::Fill(scope_, {0}, 0, DType::kInt32))), Numbers());
 }
 
 TEST_F(RearrangeTest, OneHotOutsideIsOff) {
   const ops::OneHotOptions options = {.on_value = 5, .off_value = -1, .axis = 0, .dtype = DType::kInt64};
-  EXPECT_EQ(Values(ops::OneHot(scope_, ops::Const(scope_, {1, -1, 0, 7}), 2, options)),
+  EXPECT_EQ(ops::Values(ops::OneHot(scope_, ops::Const(scope_, {1, -1, 0, 7}), 2, options)),
             (Numbers{-1, -1, 5, -1, 5, -1, -1, -1}));
 }
 
@@ -91,14 +91,14 @@ TEST_F(RearrangeTest, PartsWithoutGradientCountAsZero) {
   const std::vector<Output> parts = ops::Split(scope_, x, 0, std::vector<int64_t>{1, -1});
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_EQ(parts[1].shape(), Shape({3, 2}));
-  EXPECT_EQ(Values(Gradient(parts[1], x)), (Numbers{0, 0, 1, 1, 1, 1, 1, 1}));
-  EXPECT_EQ(Values(Gradient(ops::Unstack(scope_, x, 1)[0], x)), (Numbers{1, 0, 1, 0, 1, 0, 1, 0}));
+  EXPECT_EQ(ops::Values(Gradient(parts[1], x)), (Numbers{0, 0, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(ops::Values(Gradient(ops::Unstack(scope_, x, 1)[0], x)), (Numbers{1, 0, 1, 0, 1, 0, 1, 0}));
 }
 
 TEST_F(RearrangeTest, StopGradientStops) {
   const Output x = Count({3});
   const Output y = ops::Mul(scope_, x, ops::StopGradient(scope_, x));
-  EXPECT_EQ(Values(Gradient(y, x)), (Numbers{0, 1, 2}));
+  EXPECT_EQ(ops::Values(Gradient(y, x)), (Numbers{0, 1, 2}));
 }
 
 TEST_F(RearrangeTest, ErrorsSayWhatIsWrong) {

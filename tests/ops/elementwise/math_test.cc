@@ -7,10 +7,9 @@
 
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
-#include "tests/main/testing.h"
-#include "tests/ops/harness/evaluate.h"
 #include "tests/ops/harness/instance.h"
 #include "tests/ops/harness/special_values.h"
+#include "tests/ops/harness/value.h"
 
 namespace belfry::ops {
 namespace {
@@ -18,12 +17,6 @@ namespace {
 using harness::Evaluate;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::vector<double> Values(Output y) {
-  const auto values = Evaluate({y}, {});
-  EXPECT_TRUE(values.ok()) << values.status();
-  return values.ok() ? (*values)[0].ToDoubles() : std::vector<double>();
-}
 
 TEST(FloorDiv, IntegerZeroIsAnError) {
   Graph graph(BuiltinOps());

@@ -6,9 +6,8 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
-#include "tests/main/testing.h"
-#include "tests/ops/harness/evaluate.h"
 #include "tests/ops/harness/special_values.h"
+#include "tests/ops/harness/value.h"
 
 namespace belfry::ops {
 namespace {
@@ -23,16 +22,7 @@ class SingularPoints : public testing::Test {
   Output Of(const std::vector<double>& x) const {
     return Const(scope_, Tensor::Of<double>(x, {static_cast<int64_t>(x.size())}));
   }
-  std::vector<double> Value(Output y) const {
-    const auto values = harness::Evaluate({y}, {});
-    EXPECT_TRUE(values.ok()) << values.status();
-    return values.ok() ? (*values)[0].ToDoubles() : std::vector<double>();
-  }
-  Output Gradient(Output y, Output x) const {
-    const auto dx = Gradients(scope_, {y}, {x});
-    EXPECT_TRUE(dx.ok()) << dx.status();
-    return dx.ok() ? (*dx)[0] : Output();
-  }
+  Output Gradient(Output y, Output x) const { return ValueOf(Gradients(scope_, {y}, {x})).at(0); }
   static void ExpectValues(const std::vector<double>& found, const std::vector<double>& expected,
                            double tolerance = 0) {
     ASSERT_EQ(found.size(), expected.size());
@@ -52,17 +42,17 @@ class SingularPoints : public testing::Test {
 TEST_F(SingularPoints, PowOfZero) {
   const Output a = Of({0, 0, 0, 0, 2, kInfinity, 0}), b = Of({0, 1, 2, 3, 0, 0, -1});
   const Output y = Pow(scope_, a, b);
-  ExpectValues(Value(Gradient(y, a)), {0, 1, 0, 0, 0, 0, -kInfinity});
+  ExpectValues(Values(Gradient(y, a)), {0, 1, 0, 0, 0, 0, -kInfinity});
   const Output x = Of({0, 2}), none = Fill(scope_, {}, 0, DType::kFloat64);
-  ExpectValues(Value(Gradient(Pow(scope_, x, none), x)), {0, 0});
-  ExpectValues(Value(Gradient(Pow(scope_, x, Of({0})), x)), {0, 0});
+  ExpectValues(Values(Gradient(Pow(scope_, x, none), x)), {0, 0});
+  ExpectValues(Values(Gradient(Pow(scope_, x, Of({0})), x)), {0, 0});
 }
 
 TEST_F(SingularPoints, SecondDerivativesOfPow) {
   const Output a = Of({0, 2, 3}), b = Of({0, 0, 3});
   const Output slope = Gradient(Pow(scope_, a, b), a);
-  ExpectValues(Value(Gradient(slope, a)), {0, 0, 18}, 1e-12);
-  const std::vector<double> mixed = Value(Gradient(slope, b));
+  ExpectValues(Values(Gradient(slope, a)), {0, 0, 18}, 1e-12);
+  const std::vector<double> mixed = Values(Gradient(slope, b));
   EXPECT_NEAR(mixed[1], 0.5, 1e-12);
   EXPECT_NEAR(mixed[2], 9 + 27 * std::log(3), 1e-9);
 }
@@ -72,31 +62,31 @@ TEST_F(SingularPoints, CrossEntropyOfInfiniteLogits) {
     const Output x = Cast(scope_, Of({-kInfinity, kInfinity, kInfinity, -kInfinity, kNaN, 1e30, -1e30}), dtype);
     const Output t = Cast(scope_, Of({0, 1, 0, 1, 0, 1, 0}), dtype);
     const Output loss = SigmoidCrossEntropy(scope_, x, t);
-    ExpectValues(Value(loss), {0, 0, kInfinity, kInfinity, kNaN, 0, 0});
-    ExpectValues(Value(Gradient(loss, x)), {0, 0, 1, -1, kNaN, 0, 0});
+    ExpectValues(Values(loss), {0, 0, kInfinity, kInfinity, kNaN, 0, 0});
+    ExpectValues(Values(Gradient(loss, x)), {0, 0, 1, -1, kNaN, 0, 0});
   }
 }
 
 TEST_F(SingularPoints, LogSumExpOfNothingButMinusInfinity) {
   const Output x = Reshape(scope_, Of({-kInfinity, -kInfinity, 0, -kInfinity}), {2, 2});
   const Output y = LogSumExp(scope_, x, 1);
-  ExpectValues(Value(y), {-kInfinity, 0});
-  ExpectValues(Value(Gradient(y, x)), {0, 0, 1, 0});
+  ExpectValues(Values(y), {-kInfinity, 0});
+  ExpectValues(Values(Gradient(y, x)), {0, 0, 1, 0});
   const Output empty = Const(scope_, Tensor(DType::kFloat64, {2, 0}));
-  ExpectValues(Value(LogSumExp(scope_, empty, 1)), {-kInfinity, -kInfinity});
+  ExpectValues(Values(LogSumExp(scope_, empty, 1)), {-kInfinity, -kInfinity});
 }
 
 TEST_F(SingularPoints, Atan2) {
   const Output y = Of({0, 3, 1e-300, 1e200}), x = Of({0, 4, 2e-300, 1e200});
   const Output angle = Atan2(scope_, y, x);
-  ExpectValues(Value(Gradient(angle, y)), {0, 0.16, 4e299, 0.5e-200}, 1e-12);
-  ExpectValues(Value(Gradient(angle, x)), {0, -0.12, -2e299, -0.5e-200}, 1e-12);
+  ExpectValues(Values(Gradient(angle, y)), {0, 0.16, 4e299, 0.5e-200}, 1e-12);
+  ExpectValues(Values(Gradient(angle, x)), {0, -0.12, -2e299, -0.5e-200}, 1e-12);
 }
 
 TEST_F(SingularPoints, ProdOfInfinitiesAndNaN) {
   const auto of = [&](const std::vector<double>& values, DType dtype) {
     const Output x = Cast(scope_, Of(values), dtype);
-    return Value(Gradient(Prod(scope_, x), x));
+    return Values(Gradient(Prod(scope_, x), x));
   };
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16}) {
     ExpectValues(of({kInfinity, 2, 3}, dtype), {6, kInfinity, kInfinity});
@@ -116,32 +106,32 @@ TEST_F(SingularPoints, Norm) {
   const Output x = Reshape(scope_, Of({3, 4, 0, 0, 1e200, -1e200, 1e-310, 0, kInfinity, 1}), {5, 2});
   const Output y = Norm(scope_, x, 1);
   const double root = std::sqrt(2.0), half = std::sqrt(0.5);
-  ExpectValues(Value(y), {5, 0, root * 1e200, 1e-310, kInfinity}, 1e-15);
-  const std::vector<double> dx = Value(Gradient(y, x));
+  ExpectValues(Values(y), {5, 0, root * 1e200, 1e-310, kInfinity}, 1e-15);
+  const std::vector<double> dx = Values(Gradient(y, x));
   ExpectValues({dx.begin(), dx.begin() + 8}, {0.6, 0.8, 0, 0, half, -half, 1, 0}, 1e-12);
   EXPECT_EQ(Norm(scope_, x, 1, /*keep_dims=*/true).shape(), Shape({5, 1}));
   EXPECT_EQ(Norm(scope_, x).shape(), Shape());
   const Output half_x = Cast(scope_, Of({300, 400}), DType::kFloat16);
-  EXPECT_THAT(Value(Norm(scope_, half_x)), ElementsAre(500));
-  EXPECT_THAT(Value(Norm(scope_, Const(scope_, Tensor(DType::kFloat32, {2, 0})), 1)), ElementsAre(0, 0));
+  EXPECT_THAT(Values(Norm(scope_, half_x)), ElementsAre(500));
+  EXPECT_THAT(Values(Norm(scope_, Const(scope_, Tensor(DType::kFloat32, {2, 0})), 1)), ElementsAre(0, 0));
 }
 
 TEST_F(SingularPoints, SecondDerivativesOfNorm) {
   const Output x = Of({3, 4});
   const Output slope = Slice(scope_, Gradient(Norm(scope_, x), x), {0}, {1});  // 3 / 5
-  ExpectValues(Value(Gradient(slope, x)), {16 / 125.0, -12 / 125.0}, 1e-12);
+  ExpectValues(Values(Gradient(slope, x)), {16 / 125.0, -12 / 125.0}, 1e-12);
 }
 
 TEST_F(SingularPoints, L2Normalize) {
   const Output x = Reshape(scope_, Of({3, 4, 0, 0, 1e200, -1e200}), {3, 2});
   const Output y = L2Normalize(scope_, x, 1);
   const double half = std::sqrt(0.5);
-  ExpectValues(Value(y), {0.6, 0.8, 0, 0, half, -half}, 1e-15);
+  ExpectValues(Values(y), {0.6, 0.8, 0, 0, half, -half}, 1e-15);
   const Output first = Slice(scope_, y, {0, 0}, {3, 1});
-  const std::vector<double> dx = Value(Gradient(first, x));
+  const std::vector<double> dx = Values(Gradient(first, x));
   ExpectValues({dx.begin(), dx.begin() + 4}, {0.128, -0.096, 0, 0}, 1e-12);
-  ExpectValues(Value(L2Normalize(scope_, Of({1e-14, 0}), {}, 1e-12)), {1e-2, 0}, 1e-12);
-  ExpectValues(Value(L2Normalize(scope_, Of({1e-310, 0}), {}, 0)), {1, 0});
+  ExpectValues(Values(L2Normalize(scope_, Of({1e-14, 0}), {}, 1e-12)), {1e-2, 0}, 1e-12);
+  ExpectValues(Values(L2Normalize(scope_, Of({1e-310, 0}), {}, 0)), {1, 0});
   EXPECT_FALSE(L2Normalize(scope_.Named("n"), x, 1, -1).valid());
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("epsilon must be in [0, 1], but is -1"));
 }
@@ -151,9 +141,9 @@ TEST_F(SingularPoints, SelectBeforeTheSingularFunction) {
   const Output x = Of({-1, 0, 4}), zeros = ZerosLike(scope_, x), ones = OnesLike(scope_, x);
   const Output positive = Greater(scope_, x, zeros);
   const Output hidden = Select(scope_, positive, Sqrt(scope_, x), x);
-  EXPECT_TRUE(std::isnan(Value(Gradient(hidden, x))[0]));
+  EXPECT_TRUE(std::isnan(Values(Gradient(hidden, x))[0]));
   const Output safe = Select(scope_, positive, Sqrt(scope_, Select(scope_, positive, x, ones)), x);
-  EXPECT_THAT(Value(Gradient(safe, x)), ElementsAre(1, 1, 0.25));
+  EXPECT_THAT(Values(Gradient(safe, x)), ElementsAre(1, 1, 0.25));
 }
 
 }  // namespace

@@ -1,10 +1,7 @@
-// The value of an output that depends on constants only.
+// The values of outputs that depend on constants only.
 #pragma once
 
-#include "absl/status/statusor.h"
-#include "framework/base/status.h"
-#include "framework/base/tensor.h"
-#include "framework/compiler/eager.h"
+#include "tests/main/testing.h"
 #include "tests/ops/harness/evaluate.h"
 
 namespace belfry::ops {
@@ -13,5 +10,6 @@ inline absl::StatusOr<Tensor> Value(Output output) {
   ASSIGN_OR_RETURN(const std::vector<Tensor> values, harness::Evaluate({output}, {}));
   return values[0];
 }
+inline std::vector<double> Values(Output output) { return ValueOf(Value(output)).ToDoubles(); }
 
 }  // namespace belfry::ops

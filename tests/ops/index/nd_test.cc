@@ -1,7 +1,6 @@
 // GatherND, ScatterND and SegmentSum with arguments that do not fit.
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
-#include "tests/main/testing.h"
 #include "tests/ops/harness/value.h"
 
 namespace belfry::ops {

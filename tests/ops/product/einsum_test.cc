@@ -4,7 +4,6 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
-#include "tests/main/testing.h"
 #include "tests/ops/harness/special_values.h"
 #include "tests/ops/harness/value.h"
 
