@@ -84,89 +84,67 @@ void AddViews(std::vector<OpCase>& cases) {
     };
   };
   const auto view = [&](absl::string_view name, const Shape& from, const Shape& to, auto build) {
-    cases.push_back({.name = std::string(name),
-                     .inputs = {Any(from)},
-                     .build = [build](const Scope& scope, const Ins& in) { return Outs{build(scope, in[0])}; },
-                     .reference = same_elements(to),
-                     .dtypes = kEveryType});
+    cases.push_back(OfEveryType(
+        std::string(name), {Any(from)}, [build](const Scope& scope, const Ins& in) { return build(scope, in[0]); },
+        same_elements(to)));
   };
   view("Identity", {3}, {3}, [](const Scope& s, Output x) { return ops::Identity(s, x); });
   view("ReshapeFlattens", {2, 3, 4}, {2, 12}, [](const Scope& s, Output x) { return ops::Reshape(s, x, {-1, 12}); });
   view("ExpandDims", {4, 5}, {4, 1, 5}, [](const Scope& s, Output x) { return ops::ExpandDims(s, x, 1); });
   view("Squeeze", {4, 1, 5, 1}, {4, 5}, [](const Scope& s, Output x) { return ops::Squeeze(s, x, {1, -1}); });
-  cases.push_back(
-      {.name = "FlatSlice",
-       .inputs = {Any({3, 70})},
-       .build = [](const Scope& scope, const Ins& in) { return Outs{ops::FlatSlice(scope, in[0], 64, 77)}; },
-       .reference =
-           [](const Arrays& in) {
-             Array y = in[0];
-             y.shape = {77};
-             y.values.assign(in[0].values.begin() + 64, in[0].values.begin() + 64 + 77);
-             return Arrays{y};
-           },
-       .dtypes = kEveryType,
-       .unknown_axes = {}});
+  cases.push_back(OfEveryType(
+      "FlatSlice", {Any({3, 70})},
+      [](const Scope& scope, const Ins& in) { return ops::FlatSlice(scope, in[0], 64, 77); },
+      [](const Arrays& in) {
+        Array y = in[0];
+        y.shape = {77};
+        y.values.assign(in[0].values.begin() + 64, in[0].values.begin() + 64 + 77);
+        return y;
+      },
+      {}, {}));
   view("MergeAxes", {2, 3, 4, 5}, {2, 12, 5}, [](const Scope& s, Output x) { return ops::MergeAxes(s, x, 1, -2); });
-  cases.push_back({.name = "ReshapeToExtentsOfOthers",
-                   .inputs = {Any({6, 8}), Like({3, 4}), {.shape = {4, 1}, .dtype = DType::kInt32}},
-                   .build =
-                       [](const Scope& scope, const Ins& in) {
-                         const ops::Extent n = ops::Extent::Of(in[1], 0), m = ops::Extent::Of(in[2], -2);
-                         return Outs{ops::Reshape(scope, in[0], {n * 2 - 2, m, -1})};
-                       },
-                   .reference = same_elements({4, 4, 3}),
-                   .dtypes = kEveryType,
-                   .unknown_axes = {0, 1}});
-  cases.push_back(
-      {.name = "ReshapeLikeAnother",
-       .inputs = {Any({6, 2}), Like({3, 4})},
-       .build = [](const Scope& scope, const Ins& in) { return Outs{ops::ReshapeLike(scope, in[0], in[1])}; },
-       .reference = same_elements({3, 4}),
-       .dtypes = kEveryType,
-       .unknown_axes = {0, 1}});
+  cases.push_back(OfEveryType("ReshapeToExtentsOfOthers",
+                              {Any({6, 8}), Like({3, 4}), {.shape = {4, 1}, .dtype = DType::kInt32}},
+                              [](const Scope& scope, const Ins& in) {
+                                const ops::Extent n = ops::Extent::Of(in[1], 0), m = ops::Extent::Of(in[2], -2);
+                                return ops::Reshape(scope, in[0], {n * 2 - 2, m, -1});
+                              },
+                              same_elements({4, 4, 3}), {}, {0, 1}));
+  cases.push_back(OfEveryType("ReshapeLikeAnother", {Any({6, 2}), Like({3, 4})},
+                              [](const Scope& scope, const Ins& in) { return ops::ReshapeLike(scope, in[0], in[1]); },
+                              same_elements({3, 4}), {}, {0, 1}));
 }
 
 void AddRepeats(std::vector<OpCase>& cases) {
   const auto stretched = [](const Array& x, const Shape& shape) {
     return Generate(shape, [&](const Index& i) { return AtBroadcast(x, i); });
   };
-  cases.push_back({.name = "BroadcastToAShape",
-                   .inputs = {Any({3, 1, 2})},
-                   .build =
-                       [](const Scope& scope, const Ins& in) {
-                         return Outs{ops::BroadcastTo(scope, in[0], {4, -1, 5, 2})};
-                       },
-                   .reference =
-                       [=](const Arrays& in) {
-                         return Arrays{stretched(in[0], {4, in[0].shape[0], 5, 2})};
-                       },
-                   .dtypes = kEveryType,
-                   .more_shapes = {{{0, 1, 1}}, {{40, 5, 1}}}});
-  cases.push_back(
-      {.name = "BroadcastLikeAnother",
-       .inputs = {Any({3, 1}), Like({2, 3, 4})},
-       .build = [](const Scope& scope, const Ins& in) { return Outs{ops::BroadcastLike(scope, in[0], in[1])}; },
-       .reference = [=](const Arrays& in) { return Arrays{stretched(in[0], in[1].shape)}; },
-       .dtypes = kEveryType,
-       .more_shapes = {{{}, {70, 90}}, {{1, 1}, {0, 3}}, {{3, 1}, {3, 300}}},
-       .unknown_axes = {0, 1}});
+  cases.push_back(OfEveryType(
+      "BroadcastToAShape", {Any({3, 1, 2})},
+      [](const Scope& scope, const Ins& in) {
+        return ops::BroadcastTo(scope, in[0], {4, -1, 5, 2});
+      },
+      [=](const Arrays& in) {
+        return stretched(in[0], {4, in[0].shape[0], 5, 2});
+      },
+      {{{0, 1, 1}}, {{40, 5, 1}}}));
+  cases.push_back(OfEveryType(
+      "BroadcastLikeAnother", {Any({3, 1}), Like({2, 3, 4})},
+      [](const Scope& scope, const Ins& in) { return ops::BroadcastLike(scope, in[0], in[1]); },
+      [=](const Arrays& in) { return stretched(in[0], in[1].shape); },
+      {{{}, {70, 90}}, {{1, 1}, {0, 3}}, {{3, 1}, {3, 300}}}, {0, 1}));
   const auto tiled = [](const Array& x) {
     const Shape& s = x.shape;
     return Generate({2 * s[0], s[1], 3 * s[2]}, [&](const Index& i) {
       return At(x, {i[0] % s[0], i[1], i[2] % s[2]});
     });
   };
-  cases.push_back({.name = "Tile",
-                   .inputs = {Any({2, 3, 2})},
-                   .build =
-                       [](const Scope& scope, const Ins& in) {
-                         return Outs{ops::Tile(scope, in[0], {2, 1, 3})};
-                       },
-                   .reference = [=](const Arrays& in) { return Arrays{tiled(in[0])}; },
-                   .dtypes = kEveryType,
-                   .more_shapes = {{{0, 3, 2}}, {{1, 1, 1}}, {{3, 2, 150}}},
-                   .unknown_axes = {0, 1, 2}});
+  cases.push_back(OfEveryType(
+      "Tile", {Any({2, 3, 2})},
+      [](const Scope& scope, const Ins& in) {
+        return ops::Tile(scope, in[0], {2, 1, 3});
+      },
+      [=](const Arrays& in) { return tiled(in[0]); }, {{{0, 3, 2}}, {{1, 1, 1}}, {{3, 2, 150}}}, {0, 1, 2}));
   cases.push_back({.name = "TileGrad",
                    .inputs = {{{4, 6}}, Like({2, 2})},
                    .build =
