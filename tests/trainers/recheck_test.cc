@@ -32,11 +32,10 @@ absl::Status RunWithFault(const std::string& directory, double recheck, bool fau
 
 TEST(Recheck, AFaultEndsTheRunBeforeItIsSaved) {
   const std::string directory = ::testing::TempDir() + "/recheck_test";
-  const absl::Status status = RunWithFault(directory, 1, true);
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("In step 7, which is not saved: silent corruption: all towers get the same"),
-                    HasSubstr("device:CPU:1 has other bits than"), HasSubstr("step-00000005.safetensors")));
+  EXPECT_THAT(RunWithFault(directory, 1, true),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr("In step 7, which is not saved: silent corruption: all towers get the same"),
+                             HasSubstr("device:CPU:1 has other bits than"), HasSubstr("step-00000005.safetensors"))));
   ASSERT_OK_AND_ASSIGN(const auto last, io::LoadLatestCheckpoint(CheckpointFolder(directory)));
   EXPECT_EQ(last.step, 5);
 }

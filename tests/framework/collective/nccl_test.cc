@@ -201,9 +201,9 @@ TEST_F(NcclTest, ALaunchThatDoesNotEndMeetsTheDeadline) {
   nccl_->DelayLaunches(absl::InfiniteDuration());
   const auto statuses = Run(SteadyNow() + kAWhile);
   for (const absl::Status& status : statuses) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("'gradients', tower "), HasSubstr(" on /job:localhost/replica:0/task:0/device:GPU:")));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                 AllOf(HasSubstr("'gradients', tower "),
+                                       HasSubstr(" on /job:localhost/replica:0/task:0/device:GPU:"))));
   }
   EXPECT_EQ(nccl_->aborted(), kTowers);
   nccl_->DelayLaunches(absl::ZeroDuration());
@@ -235,10 +235,10 @@ TEST_F(NcclTest, AnErrorAfterTheRunIsFoundByCheck) {
   EXPECT_TRUE(collectives_[0]->Check(false).ok());
   EXPECT_EQ(nccl_->aborted(), 0);
   nccl_->BreakRank(2, NcclResult::kSystemError);
-  const absl::Status status = collectives_[0]->Check(false);
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("tower 2 on /job:localhost/replica:0/task:0/device:GPU:2"), HasSubstr("'gradients'")));
+  EXPECT_THAT(
+      collectives_[0]->Check(false),
+      StatusIs(absl::StatusCode::kUnavailable,
+               AllOf(HasSubstr("tower 2 on /job:localhost/replica:0/task:0/device:GPU:2"), HasSubstr("'gradients'"))));
   Synchronize();
   EXPECT_EQ(nccl_->cut_short(), 2 * kTowers) << "the weights and the data";
   nccl_->HangOnDevice(false);

@@ -278,10 +278,9 @@ TEST(NcclWorld, AProcessThatDoesNotComeToAStepEndsItAtTheDeadline) {
     }
     const absl::Status status = process.Run(absl::Milliseconds(200));
     const absl::Status again = process.Run();
-    EXPECT_EQ(again.code(), absl::StatusCode::kUnavailable);
-    EXPECT_THAT(std::string(again.message()),
-                AllOf(HasSubstr("not started again among several processes"), HasSubstr("last checkpoint"),
-                      HasSubstr(std::string(status.message()))));
+    EXPECT_THAT(again, StatusIs(absl::StatusCode::kUnavailable,
+                                AllOf(HasSubstr("not started again among several processes"),
+                                      HasSubstr("last checkpoint"), HasSubstr(std::string(status.message())))));
     return status;
   });
   EXPECT_EQ(results[0].code(), absl::StatusCode::kDeadlineExceeded);

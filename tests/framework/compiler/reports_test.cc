@@ -213,11 +213,10 @@ TEST_F(ReportsTest, AStepThatDoesNotFitSaysWhatNeedsHowMuch) {
   const Output y = ops::Sum(root_, ops::Exp(root_.Named("big"), ops::Add(root_, x, x)));
   Open("cpu:1");
   const int64_t elements = int64_t{1} << 45;
-  const auto status = session_->Prepare({{x, {elements}}}, {y}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("The step needs "), HasSubstr("on 1 CPU device "), HasSubstr("largest on CPU:0"),
-                    HasSubstr(absl::StrCat("float32[", elements, "]"))));
+  EXPECT_THAT(session_->Prepare({{x, {elements}}}, {y}).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("The step needs "), HasSubstr("on 1 CPU device "), HasSubstr("largest on CPU:0"),
+                             HasSubstr(absl::StrCat("float32[", elements, "]")))));
 }
 
 TEST_F(ReportsTest, ATraceHasEveryInstructionInOrder) {
@@ -304,11 +303,12 @@ TEST_F(ReportsTest, TheFirstOpThatIsNotFiniteEndsTheStep) {
       EXPECT_TRUE(result.ok()) << result.status();
       continue;
     }
-    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(result.status().message()),
-                AllOf(HasSubstr("node 'logarithm' (op Log, defined at "), HasSubstr("the first at element 1"),
-                      HasSubstr(value == 0 ? "has 0 NaN and 1 infinite values" : "has 1 NaN and 0 infinite values"),
-                      Not(HasSubstr("'sum'"))));
+    EXPECT_THAT(
+        result.status(),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr("node 'logarithm' (op Log, defined at "), HasSubstr("the first at element 1"),
+                       HasSubstr(value == 0 ? "has 0 NaN and 1 infinite values" : "has 1 NaN and 0 infinite values"),
+                       Not(HasSubstr("'sum'")))));
   }
 }
 
@@ -328,11 +328,10 @@ TEST_F(ReportsTest, ADeadlineSaysWhoWaitsForWhom) {
   });
   const auto status = session_->Run({y}).status();
   release.join();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(
-      std::string(status.message()),
-      AllOf(HasSubstr("device:CPU:0 has been running node 'slow' (op Hook) for "),
-            HasSubstr("device:CPU:1 has been waiting for CPU:0 to run node 'slow' (op Hook"), HasSubstr(") for ")));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                               AllOf(HasSubstr("device:CPU:0 has been running node 'slow' (op Hook) for "),
+                                     HasSubstr("device:CPU:1 has been waiting for CPU:0 to run node 'slow' (op Hook"),
+                                     HasSubstr(") for "))));
 }
 
 }  // namespace

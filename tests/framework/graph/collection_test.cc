@@ -64,10 +64,10 @@ TEST(Collection, AnInvalidMemberIsTheGraphsErrorWithTheCallersLine) {
   tower.AddToCollection("metrics", Output());
   const int line = __LINE__ - 1;
   EXPECT_THAT(graph.GetCollection("metrics"), IsEmpty());
-  EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(graph.status().message()),
-              AllOf(HasSubstr("A member of the collection 'metrics' in scope 'tower_0/' is an invalid Output"),
-                    HasSubstr(absl::StrCat("collection_test.cc:", line))));
+  EXPECT_THAT(graph.status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("A member of the collection 'metrics' in scope 'tower_0/' is an invalid Output"),
+                             HasSubstr(absl::StrCat("collection_test.cc:", line)))));
 }
 
 TEST(Collection, AnInvalidMemberDoesNotHideTheFirstError) {

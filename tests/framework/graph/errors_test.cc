@@ -155,9 +155,8 @@ TEST_F(ErrorsTest, ColocationWithAnotherGraph) {
 
 TEST_F(ErrorsTest, AnOpThatDoesNotExist) {
   EXPECT_EQ(root_.AddNode("Quux", {}), nullptr);
-  EXPECT_EQ(graph_.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(graph_.status().message()),
-              HasSubstr("Cannot add node 'Quux' (op Quux): the graph's registry has no op"));
+  EXPECT_THAT(graph_.status(), StatusIs(absl::StatusCode::kNotFound,
+                                        HasSubstr("Cannot add node 'Quux' (op Quux): the graph's registry has no op")));
 }
 
 TEST_F(ErrorsTest, BuildersNameTheLineOfTheirCaller) {

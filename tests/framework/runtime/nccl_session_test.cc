@@ -91,11 +91,9 @@ TEST_F(NcclSession, AFailureNamesTowerDeviceAndCollective) {
   ExpectToWork();
   for (int k : {1, 4, 10, 17, 23}) {
     nccl_->FailCall(k, NcclResult::kUnhandledCudaError);
-    const absl::Status status = Run();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("collective 'bucket_"), HasSubstr("', tower "), HasSubstr("device:GPU:"),
-                      HasSubstr("NCCL failed to"), HasSubstr("AllReduce")));
+    EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInternal,
+                                AllOf(HasSubstr("collective 'bucket_"), HasSubstr("', tower "),
+                                      HasSubstr("device:GPU:"), HasSubstr("NCCL failed to"), HasSubstr("AllReduce"))));
     nccl_->FailCall(0);
     ExpectToWork();
   }

@@ -246,10 +246,8 @@ TEST_F(Pieces, ThatAreNotLaunchedAreCapturedAgain) {
     ExpectToRun(7);
     const std::vector<Tensor> expected = Fetched();
     FailNextGraph(devices_.device(1 + gpu));
-    const absl::Status status = Run(7);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("the graph was not launched"), HasSubstr(absl::StrCat("GPU:", gpu))));
+    EXPECT_THAT(Run(7), StatusIs(absl::StatusCode::kInternal,
+                                 AllOf(HasSubstr("the graph was not launched"), HasSubstr(absl::StrCat("GPU:", gpu)))));
     const FakeGpuLaunches before = Launches(gpu);
     for (int i = 0; i < 2; ++i) {
       ExpectToRun(7);

@@ -155,12 +155,13 @@ TEST_F(RecheckTest, ATransientFaultNamesWhatDiffers) {
   int run = 0;
   const absl::Status status = FirstError(*step, 10, &run);
   EXPECT_EQ(run, 3);
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("silent corruption: output 0, float32[40], computed twice from the same inputs"),
-                    HasSubstr("1 of 40 elements differ, the first is element 37, 0x42180000 and then 0x42980000"),
-                    HasSubstr("node 'tower_0/wrong' (op Faulty, defined at "), HasSubstr("recheck_test.cc:"),
-                    HasSubstr("/device:CPU:0]")));
+  EXPECT_THAT(
+      status,
+      StatusIs(absl::StatusCode::kDataLoss,
+               AllOf(HasSubstr("silent corruption: output 0, float32[40], computed twice from the same inputs"),
+                     HasSubstr("1 of 40 elements differ, the first is element 37, 0x42180000 and then 0x42980000"),
+                     HasSubstr("node 'tower_0/wrong' (op Faulty, defined at "), HasSubstr("recheck_test.cc:"),
+                     HasSubstr("/device:CPU:0]"))));
   EXPECT_TRUE(session_->corrupted());
 }
 
@@ -203,12 +204,11 @@ TEST_F(RecheckTest, AFaultInAnUpdateIsFound) {
   fault_ = [&](const KernelContext& context) {
     if (++calls == 2) FlipBit(context.outputs[0], 4 * 5, 0);
   };
-  const absl::Status status = FirstError(*step, 1);
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("the variable of input 0, float32[40], computed twice"),
-                    HasSubstr("1 of 40 elements differ, the first is element 5"), HasSubstr("node 'step'"),
-                    HasSubstr("the step had begun to update variables")));
+  EXPECT_THAT(FirstError(*step, 1),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr("the variable of input 0, float32[40], computed twice"),
+                             HasSubstr("1 of 40 elements differ, the first is element 5"), HasSubstr("node 'step'"),
+                             HasSubstr("the step had begun to update variables"))));
 }
 
 // Bits of a weight that change between two steps.

@@ -166,10 +166,9 @@ TEST_P(VariableSemanticsTest, AVariableFromItself) {
 
 TEST_P(VariableSemanticsTest, AnUninitializedVariable) {
   const Output read = ops::Scale(reader(), v_, 2);
-  const auto result = session_->Run({read});
-  EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(result.status().message()),
-              HasSubstr("Attempting to use uninitialized value v; run its initializer first"));
+  EXPECT_THAT(session_->Run({read}).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("Attempting to use uninitialized value v; run its initializer first")));
   EXPECT_EQ(session_->Run({ops::AssignAdd(variable(), v_, ops::Const(variable(), 1.0f))}).status().code(),
             absl::StatusCode::kFailedPrecondition);
   Initialize();
@@ -218,11 +217,10 @@ TEST_P(VariableSemanticsTest, AConditionThatNeedsItsUpdateIsACycle) {
   const Output update = ops::AssignAdd(variable().Named("needed").OnlyIf(condition), v_, ops::Const(variable(), 1.0f));
   graph_.Bind(condition, ops::Greater(reader(), update, ops::Const(reader(), 0.0f)));
   Initialize();
-  const absl::Status status = session_->RunTarget(update.node);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("The step has a cycle: node 'needed' (op AssignAdd, defined at"),
-                    HasSubstr("variable_semantics_test.cc:"), HasSubstr("NoControlDependencies()")));
+  EXPECT_THAT(session_->RunTarget(update.node),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("The step has a cycle: node 'needed' (op AssignAdd, defined at"),
+                             HasSubstr("variable_semantics_test.cc:"), HasSubstr("NoControlDependencies()"))));
 }
 
 TEST_P(VariableSemanticsTest, BelongsToItsSession) {

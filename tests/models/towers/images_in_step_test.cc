@@ -126,10 +126,9 @@ TEST(ImagesInStep, OutsideOfTheDataAreAnError) {
   const auto session = Session::Create(graph, devices).value();
   EXPECT_TRUE(session->Run({{at, Tensor::Of<int64_t>({0, 3}, {1, 2})}}, {images}).ok());
   for (const int64_t index : {-1, 4}) {
-    const absl::Status status = session->Run({{at, Tensor::Of<int64_t>({0, 0, 0, index}, {2, 2})}}, {images}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr(absl::StrCat("positions[1] has index ", index, " of 4 images")));
+    EXPECT_THAT(session->Run({{at, Tensor::Of<int64_t>({0, 0, 0, index}, {2, 2})}}, {images}).status(),
+                StatusIs(absl::StatusCode::kOutOfRange,
+                         HasSubstr(absl::StrCat("positions[1] has index ", index, " of 4 images"))));
   }
 }
 

@@ -25,10 +25,9 @@ TEST(SparseSoftmaxCrossEntropy, NamesTheRowOfABadLabel) {
     const Scope scope(graph);
     const Output logits = Const(scope, Tensor::Zeros(DType::kFloat32, {4, 3}));
     const Output loss = SparseSoftmaxCrossEntropy(scope, logits, Const<int64_t>(scope, {0, 2, label, 1}));
-    const auto value = Value(loss);
-    ASSERT_EQ(value.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(value.status().message()),
-                HasSubstr("the label of row 2 is " + std::to_string(label) + ", but labels must be in [0, 3)"));
+    ASSERT_THAT(Value(loss).status(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                               HasSubstr("the label of row 2 is " + std::to_string(label) +
+                                                         ", but labels must be in [0, 3)")));
   }
 }
 
@@ -126,10 +125,9 @@ TEST(SparseSoftmaxCrossEntropy, OtherLabelsOutOfRangeStayErrors) {
     const Output logits = Const(scope, Tensor::Zeros(DType::kFloat32, {4, 3}));
     const Output loss =
         SparseSoftmaxCrossEntropy(scope, logits, Const<int64_t>(scope, {0, -100, label, 1}), {.ignore_label = -100});
-    const auto value = Value(loss);
-    ASSERT_EQ(value.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(value.status().message()),
-                HasSubstr("the label of row 2 is " + std::to_string(label) + ", but labels must be in [0, 3)"));
+    ASSERT_THAT(Value(loss).status(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                               HasSubstr("the label of row 2 is " + std::to_string(label) +
+                                                         ", but labels must be in [0, 3)")));
   }
 }
 
