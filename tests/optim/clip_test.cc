@@ -92,7 +92,7 @@ TEST_F(ClipTest, Empty) {
 
 TEST_F(ClipTest, TheBoundIsPositive) {
   EXPECT_FALSE(ClipByNorm(root_, {ops::Const(root_, {1.f})}, 0)[0].valid());
-  EXPECT_THAT(std::string(graph_.status().message()), ::testing::HasSubstr("'clip_norm' must be positive"));
+  EXPECT_THAT(graph_.status().message(), ::testing::HasSubstr("'clip_norm' must be positive"));
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ TEST_F(LossScaleTest, RefusesOptionsOutOfRange) {
         LossScaleOptions{.growth_interval = 0}, LossScaleOptions{.initial = -1, .dynamic = false}}) {
     Graph graph(BuiltinOps());
     EXPECT_FALSE(LossScale(options).Value(Scope(graph)).valid());
-    EXPECT_THAT(std::string(graph.status().message()), HasSubstr("loss scale"));
+    EXPECT_THAT(graph.status().message(), HasSubstr("loss scale"));
   }
 }
 

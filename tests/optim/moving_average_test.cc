@@ -86,13 +86,13 @@ TEST_F(MovingAverageTest, AnEvaluationReplicaTakesTheAverages) {
 TEST_F(MovingAverageTest, AReplicaCannotTakeItsOwn) {
   BuildStep(ExponentialMovingAverage());
   EXPECT_EQ(ExponentialMovingAverage::AssignTo(root_, 0), nullptr);
-  EXPECT_THAT(std::string(graph_.status().message()), ::testing::HasSubstr("replica 0 is both"));
+  EXPECT_THAT(graph_.status().message(), ::testing::HasSubstr("replica 0 is both"));
 }
 
 TEST_F(MovingAverageTest, AVariableWithoutCounterpart) {
   GetVariable(root_.Replica(2), "other", {}, ZerosInitializer());
   EXPECT_EQ(ExponentialMovingAverage::AssignTo(root_.Replica(2), 0), nullptr);
-  EXPECT_THAT(std::string(graph_.status().message()), ::testing::HasSubstr("other of replica 2 has no counterpart"));
+  EXPECT_THAT(graph_.status().message(), ::testing::HasSubstr("other of replica 2 has no counterpart"));
 }
 
 }  // namespace

@@ -284,19 +284,19 @@ TEST(TrajectoryTest, MuonOfAFilter) {
 TEST(TrajectoryTest, MuonIsForMatrices) {
   Graph graph(BuiltinOps());
   const Variable v = GetVariable(Scope(graph), "layer/biases", {2}, ZerosInitializer());
-  EXPECT_THAT(std::string(Muon().Check({v}).message()),
+  EXPECT_THAT(Muon().Check({v}).message(),
               ::testing::HasSubstr("the variable layer/biases has shape [2]; give it another optimizer by"));
   EXPECT_FALSE(Muon().Apply(Scope(graph), v, v).valid());
-  EXPECT_THAT(std::string(graph.status().message()), ::testing::HasSubstr("Muon updates matrices"));
+  EXPECT_THAT(graph.status().message(), ::testing::HasSubstr("Muon updates matrices"));
 }
 
 TEST(TrajectoryTest, ComposedRulesCheckTheirOptions) {
   const auto expect = [](const Optimizer& rule, const char* error) {
     Graph graph(BuiltinOps());
     const Variable v = GetVariable(Scope(graph), "v", {2, 2}, ZerosInitializer());
-    EXPECT_THAT(std::string(rule.Check({v}).message()), ::testing::HasSubstr(error));
+    EXPECT_THAT(rule.Check({v}).message(), ::testing::HasSubstr(error));
     EXPECT_FALSE(rule.Apply(Scope(graph), v, v).valid());
-    EXPECT_THAT(std::string(graph.status().message()), ::testing::HasSubstr(error));
+    EXPECT_THAT(graph.status().message(), ::testing::HasSubstr(error));
   };
   expect(Lamb({.beta1 = 2}), "LAMB: 'beta1' is 2, but must be in [0, 1)");
   expect(Lamb({.beta2 = std::nan("")}), "LAMB: 'beta2' is nan");
@@ -388,7 +388,7 @@ TEST(TrajectoryTest, LookaheadOfAStatistic) {
 TEST(TrajectoryTest, LookaheadOptions) {
   for (const LookaheadOptions& options :
        {LookaheadOptions{.steps = 0}, {.alpha = 0}, {.alpha = 1.5}, {.alpha = std::nan("")}}) {
-    EXPECT_THAT(std::string(Lookahead(Adam(), options).Check({}).message()), ::testing::HasSubstr("Lookahead has"));
+    EXPECT_THAT(Lookahead(Adam(), options).Check({}).message(), ::testing::HasSubstr("Lookahead has"));
   }
   EXPECT_TRUE(Lookahead(Adam()).takes_sparse());
   EXPECT_FALSE(Lookahead(Lars()).takes_sparse());
@@ -410,7 +410,7 @@ TEST(TrajectoryTest, AdagradNeedsAPositiveStart) {
   Scope root(graph);
   const Variable v = GetVariable(root, "v", {2}, ZerosInitializer());
   EXPECT_FALSE(Adagrad({.initial_accumulator = 0}).Apply(root, v, v).valid());
-  EXPECT_THAT(std::string(graph.status().message()), ::testing::HasSubstr("initial_accumulator"));
+  EXPECT_THAT(graph.status().message(), ::testing::HasSubstr("initial_accumulator"));
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ TEST(BatchSource, AnotherSplitOfItsBatchesIsAnError) {
   const auto loss = Train(1, "", nullptr, /*of_first=*/2);
   EXPECT_TRUE(absl::IsInvalidArgument(loss.status())) << loss.status();
   EXPECT_THAT(
-      std::string(loss.status().message()),
+      loss.status().message(),
       testing::HasSubstr("gave tower 0 of 2 2 examples of a batch of 6, but data::RangeOfTower, by which batches "
                          "are split, says 3"));
 }
@@ -108,7 +108,7 @@ TEST(BatchSource, AnotherSplitOfItsBatchesIsAnError) {
 TEST(BatchSource, ItsEndIsAnErrorOfTheRun) {
   const auto loss = Train(kBatches + 1, "", nullptr);
   EXPECT_TRUE(absl::IsOutOfRange(loss.status())) << loss.status();
-  EXPECT_THAT(std::string(loss.status().message()), testing::HasSubstr("the stream has ended"));
+  EXPECT_THAT(loss.status().message(), testing::HasSubstr("the stream has ended"));
 }
 
 }  // namespace

@@ -161,7 +161,7 @@ TEST(DatasetMetrics, AreTheSameBitsInAllProcesses) {
 }
 
 TEST(DatasetMetrics, SayWhatIsWrong) {
-  EXPECT_THAT(std::string(NamedMetric("bleu").status().message()), HasSubstr("one of top_K, accuracy, loss"));
+  EXPECT_THAT(NamedMetric("bleu").status().message(), HasSubstr("one of top_K, accuracy, loss"));
   EXPECT_FALSE(NamedMetric("top_0").ok());
   const auto error = [](const std::string& name, const Tensor& outputs, const Tensor& labels) {
     return std::string(NamedMetric(name)->of_batch(outputs, labels).status().message());

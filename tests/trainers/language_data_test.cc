@@ -81,9 +81,8 @@ TEST(LanguageData, IsTokensWithATokenizer) {
   ASSERT_OK_AND_ASSIGN(const auto data, OpenLanguageData({.path = path, .vocabulary = 512, .tokenizer = tokenizer}));
   EXPECT_EQ(data.vocabulary, 512);
   EXPECT_EQ(TokensText(data, *ParsePrompt(data, "a b")), "a b");
-  EXPECT_THAT(
-      std::string(OpenLanguageData({.path = path, .vocabulary = 400, .tokenizer = tokenizer}).status().message()),
-      testing::HasSubstr("has 500 tokens, more than --vocabulary=400"));
+  EXPECT_THAT(OpenLanguageData({.path = path, .vocabulary = 400, .tokenizer = tokenizer}).status().message(),
+              testing::HasSubstr("has 500 tokens, more than --vocabulary=400"));
   ASSERT_TRUE(io::RemoveFile(path).ok());
 }
 

@@ -80,7 +80,7 @@ TEST(ModelOutputs, OtherDataInAProcessIsAnError) {
     const Squares squares(/*matrix=*/false);
     return squares.outputs->Run(*squares.session, *Numbers(world.rank() == 1 ? 9 : 5), 2, &world).status();
   });
-  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("evaluates other data, or another model"));
+  EXPECT_THAT(statuses[0].message(), HasSubstr("evaluates other data, or another model"));
 }
 
 TEST(ModelOutputs, HaveAStepForEachSizeOfBatch) {
@@ -100,7 +100,7 @@ TEST(ModelOutputs, AnErrorOfTheModelSticksToTheGraph) {
   const ModelOutputs outputs(Scope(graph), {{"x", DType::kFloat32, {}}}, [](const Scope&, const models::Batch&) {
     return absl::StatusOr<Output>(absl::InvalidArgumentError("no model"));
   });
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("no model"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("no model"));
 }
 
 }  // namespace

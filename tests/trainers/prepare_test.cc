@@ -88,11 +88,11 @@ TEST(Prepare, MetricsHaveNamesOfTheirOwn) {
   for (const char* name : {"loss", "step", "learning_rate", "seconds_step", "examples_per_second", "test_logit"}) {
     const absl::Status status = TrainWithMetrics({name});
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
-    EXPECT_THAT(std::string(status.message()),
+    EXPECT_THAT(status.message(),
                 AllOf(HasSubstr(absl::StrCat("The metric '", name, "'")),
                       HasSubstr(absl::StrCat("node tower_0/", name, ", ")), HasSubstr("prepare_test.cc:")));
   }
-  EXPECT_THAT(std::string(TrainWithMetrics({"logit"}, /*twice=*/true).message()), HasSubstr("The metric 'logit'"));
+  EXPECT_THAT(TrainWithMetrics({"logit"}, /*twice=*/true).message(), HasSubstr("The metric 'logit'"));
 }
 
 // Scalars that a program appends to TrainStep::metrics.
@@ -117,10 +117,9 @@ TEST(Prepare, AppendedMetricsAreScalarsWithNamesOfTheirOwn) {
 
 TEST(Prepare, MetricsOfAnEvaluationHaveNamesOfTheirOwn) {
   EXPECT_EQ(CheckNames({.metrics = {{"loss", 1}, {"accuracy", 1}}}), absl::OkStatus());
-  EXPECT_THAT(std::string(CheckNames({.metrics = {{"a", 1}, {"loss", 1}, {"loss", 2}}}).message()),
+  EXPECT_THAT(CheckNames({.metrics = {{"a", 1}, {"loss", 1}, {"loss", 2}}}).message(),
               HasSubstr("two metrics of the name 'loss'"));
-  EXPECT_THAT(std::string(CheckNames({.metrics = {{"a", 1}, {"", 1}}}).message()),
-              HasSubstr("metric 1 without a name"));
+  EXPECT_THAT(CheckNames({.metrics = {{"a", 1}, {"", 1}}}).message(), HasSubstr("metric 1 without a name"));
   Experiment run("cpu:1", kBatchOf50, 0.1);
   TrainerOptions options{.steps = 1, .quiet = true};
   options.evaluate = [](int64_t) { return Evaluation{.metrics = {{"loss", 1}, {"loss", 2}}}; };

@@ -316,7 +316,7 @@ TEST_F(ResumeTest, WhatWasTrainedIsSavedIfOnlyTheEvaluationFails) {
   options.evaluate_every = 7;
   options.evaluate = [](int64_t) -> absl::StatusOr<Evaluation> { return absl::UnavailableError("no test data"); };
   Run("cpu:2", options, 20);
-  EXPECT_THAT(std::string(status_.message()), AllOf(HasSubstr("no test data"), HasSubstr("the last good checkpoint")));
+  EXPECT_THAT(status_.message(), AllOf(HasSubstr("no test data"), HasSubstr("the last good checkpoint")));
   ASSERT_OK_AND_ASSIGN(const auto saved, io::LoadLatestCheckpoint(CheckpointFolder(options.directory)));
   EXPECT_EQ(saved.step, 7);
 }
@@ -327,8 +327,7 @@ TEST_F(ResumeTest, TheLastCheckpointIsNoPartOfAnErrorsTable) {
     return absl::ResourceExhaustedError("The step needs 9 MiB\nMiB   total\n");
   };
   Run("cpu:1", options, 3);
-  EXPECT_THAT(std::string(status_.message()),
-              HasSubstr("The step needs 9 MiB\nMiB   total\nthe last good checkpoint is /"));
+  EXPECT_THAT(status_.message(), HasSubstr("The step needs 9 MiB\nMiB   total\nthe last good checkpoint is /"));
 }
 
 TEST_F(ResumeTest, ACheckpointOfAnotherModelChangesNothing) {
@@ -348,13 +347,13 @@ TEST_F(ResumeTest, AnErrorNamesTheLastGoodCheckpoint) {
   EXPECT_FALSE(status.ok());
   const auto good = io::LoadLatestCheckpoint(CheckpointFolder(options.directory));
   if (good.ok()) {
-    EXPECT_THAT(std::string(status.message()), HasSubstr("the last good checkpoint is " + good->path));
+    EXPECT_THAT(status.message(), HasSubstr("the last good checkpoint is " + good->path));
     for (const io::NamedTensor& tensor : good->tensors) {
       if (tensor.value.dtype() != DType::kFloat32) continue;
       for (const float value : tensor.value.span<float>()) ASSERT_TRUE(std::isfinite(value)) << tensor.name;
     }
   } else {
-    EXPECT_THAT(std::string(status.message()), HasSubstr("there is no checkpoint in "));
+    EXPECT_THAT(status.message(), HasSubstr("there is no checkpoint in "));
   }
 }
 
@@ -430,7 +429,7 @@ TEST_F(ResumeTest, AnInputThatStandsElsewhereIsAnError) {
                                    AllOf(HasSubstr("data.batch 2, data.epoch 1"),
                                          HasSubstr("data.batch 0, data.epoch 0"), HasSubstr("TakePosition"))));
   EXPECT_FALSE(resume({.epoch = 1, .batch = 3}).ok());
-  EXPECT_THAT(std::string(resume({.epoch = 1, .batch = 2}, kBatch, 4).message()), HasSubstr("data.seed 4"));
+  EXPECT_THAT(resume({.epoch = 1, .batch = 2}, kBatch, 4).message(), HasSubstr("data.seed 4"));
   EXPECT_EQ(resume({.epoch = 1, .batch = 2}), absl::OkStatus());
   // 24 examples of the epoch are seen: four batches of six.
   EXPECT_EQ(resume({.epoch = 1, .batch = 4}, 6), absl::OkStatus());

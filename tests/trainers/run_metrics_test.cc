@@ -92,13 +92,13 @@ TEST(RunMetrics, SaysWhichLineIsWrong) {
         "{\"step\": null}", "{\"step\": 1e300}", "{\"step\": 3, \"loss\": 1e999}"}) {
     const auto run = Parse(absl::StrCat("{\"step\": 1}\n\n", line, "\n{\"step\": 7}\n"));
     EXPECT_EQ(run.status().code(), absl::StatusCode::kInvalidArgument) << line;
-    EXPECT_THAT(std::string(run.status().message()), AllOf(HasSubstr("run:3: "), HasSubstr("{\"step\": 10"))) << line;
+    EXPECT_THAT(run.status().message(), AllOf(HasSubstr("run:3: "), HasSubstr("{\"step\": 10"))) << line;
   }
-  EXPECT_THAT(std::string(Parse("garbage").status().message()), HasSubstr("run:1: 'garbage' is not a JSON object"));
-  EXPECT_THAT(std::string(Parse("{" + std::string(2 << 20, ' ')).status().message()), HasSubstr("1 MiB"));
+  EXPECT_THAT(Parse("garbage").status().message(), HasSubstr("run:1: 'garbage' is not a JSON object"));
+  EXPECT_THAT(Parse("{" + std::string(2 << 20, ' ')).status().message(), HasSubstr("1 MiB"));
   std::string keys = "{\"step\": 1";
   for (int i = 0; i < 300; ++i) absl::StrAppend(&keys, ", \"k", i, "\": 1");
-  EXPECT_THAT(std::string(Parse(keys + "}\n").status().message()), HasSubstr("256"));
+  EXPECT_THAT(Parse(keys + "}\n").status().message(), HasSubstr("256"));
 }
 
 TEST(RunMetrics, FindsTheFileOfADirectory) {

@@ -151,7 +151,7 @@ TEST(SequenceTraining, AnEvaluatorRefusesSequences) {
   ASSERT_OK_AND_ASSIGN(const auto input, data::BucketBatcher::Create(*sequences, {}));
   Graph graph(BuiltinOps());
   const Evaluator evaluator(Scope(graph), input->fields(), StepLoss, "above");
-  EXPECT_THAT(std::string(graph.status().message()), testing::HasSubstr("was given the fields step float32 [?,2]"));
+  EXPECT_THAT(graph.status().message(), testing::HasSubstr("was given the fields step float32 [?,2]"));
 }
 
 TEST(SequenceTraining, TowersInSeriesGiveTheBitsOfThoseOnDevices) {

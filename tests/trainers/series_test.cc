@@ -108,7 +108,7 @@ TEST(TrainerSeries, ATowerThatFailsEndsTheRunBeforeTheUpdate) {
       ++done;
       return 0;
     });
-    EXPECT_THAT(std::string(status.message()), HasSubstr("label")) << status;
+    EXPECT_THAT(status.message(), HasSubstr("label")) << status;
     EXPECT_FALSE(status.ok());
     const Tensor step = program.session->ReadVariable(program.step.global_step).value();
     EXPECT_EQ(step.scalar<int64_t>(), done) << (gpu ? "GPU" : "CPU") << ": updates without their towers";

@@ -120,7 +120,7 @@ TEST_F(TabularDataTest, OtherFilesAreReadByTheSchema) {
 
   EXPECT_THAT(rows.truth, ElementsAre());
   folder_.Write("lacks.csv", "id,a\nx,3\n");
-  EXPECT_THAT(std::string(OpenTableRows(folder_ / "lacks.csv", {}, data.schema).status().message()),
+  EXPECT_THAT(OpenTableRows(folder_ / "lacks.csv", {}, data.schema).status().message(),
               HasSubstr("lacks.csv: no column 'city'; the 2 columns are id, a"));
 }
 
@@ -190,10 +190,10 @@ TEST_F(TabularDataTest, ACheckpointKeepsTheSchema) {
                                 R"({"task": "other", "numbers": [], "target": [0, 1, false]})",
                                 R"({"task": "regression", "numbers": [[0, 1]], "target": [0, 1, false]})"}) {
       metadata["tabular.schema"] = damaged;
-      EXPECT_THAT(std::string(TakeSchema(metadata).status().message()), HasSubstr("missing or damaged")) << damaged;
+      EXPECT_THAT(TakeSchema(metadata).status().message(), HasSubstr("missing or damaged")) << damaged;
     }
   }
-  EXPECT_THAT(std::string(TakeSchema({}).status().message()), HasSubstr("no columns of a table"));
+  EXPECT_THAT(TakeSchema({}).status().message(), HasSubstr("no columns of a table"));
 }
 
 // Figures from the generator alone; a model that knows the truth cannot tell more.

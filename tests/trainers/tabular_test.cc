@@ -198,8 +198,7 @@ TEST_F(TabularTest, ExportsTheModelThatItEvaluates) {
       EXPECT_NEAR(outputs[0].data<float>()[k], logits.data<float>()[row * outputs[0].elements() + k], 1e-5);
     }
   }
-  EXPECT_THAT(std::string(Train(Options(), 1, "cpu:1", "", "/nowhere/model").status().message()),
-              HasSubstr("make /nowhere first"));
+  EXPECT_THAT(Train(Options(), 1, "cpu:1", "", "/nowhere/model").status().message(), HasSubstr("make /nowhere first"));
 }
 
 TEST_F(TabularTest, TwoTowersTrainAsOne) {
@@ -228,7 +227,7 @@ TEST_F(TabularTest, PredictionsAreThoseOfTheModelInTheRunAndAfterIt) {
 
   io::Checkpoint other = checkpoint;
   other.metadata.erase("tabular.model");
-  EXPECT_THAT(std::string(PredictTable(options.prediction, other, devices, {}, 17).status().message()),
+  EXPECT_THAT(PredictTable(options.prediction, other, devices, {}, 17).status().message(),
               HasSubstr("\"tabular.model\" is missing or damaged"));
   options.prediction.predictions = "/nowhere/out.csv";
   EXPECT_FALSE(PredictTable(options.prediction, checkpoint, devices, {}, 17).ok());

@@ -69,7 +69,7 @@ TEST(Trainer, RefusesInputForAnotherNumberOfTowers) {
   Experiment run("cpu:2", 16, 0.1);
   const auto input = data::Prefetcher::Create(*run.dataset, {.batch_size = 16, .towers = 1}).value();
   const absl::Status status = Trainer(*run.session, run.step, *input, {.steps = 1, .quiet = true}).Run();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("1 towers, but the model has 2; a Prefetcher splits it"));
+  EXPECT_THAT(status.message(), HasSubstr("1 towers, but the model has 2; a Prefetcher splits it"));
 }
 
 TEST(Trainer, EvaluatesWhenItIsDueAndAfterTheLastStep) {
@@ -291,8 +291,7 @@ TEST(Evaluator, AMissingLabelIsThatOfTheCaller) {
   Graph graph(BuiltinOps());
   const std::vector<data::Field> fields = {{"logits", DType::kFloat32, {3}}};
   const Evaluator evaluator(Scope(graph), fields, nullptr, "class");
-  EXPECT_THAT(std::string(graph.status().message()),
-              AllOf(HasSubstr("There is no field 'class'"), HasSubstr("trainer_test.cc:")));
+  EXPECT_THAT(graph.status().message(), AllOf(HasSubstr("There is no field 'class'"), HasSubstr("trainer_test.cc:")));
 }
 
 TEST(Evaluator, ATableIsNoWiderThanTheTerminal) {
@@ -321,7 +320,7 @@ TEST(Evaluator, OfManyClassesTellsTheWorstPairs) {
 
 TEST(MetricsWriter, NamesTheFileThatCannotBeOpened) {
   const auto writer = MetricsWriter::Open("/nonexistent/metrics.jsonl");
-  EXPECT_THAT(std::string(writer.status().message()), HasSubstr("/nonexistent/metrics.jsonl"));
+  EXPECT_THAT(writer.status().message(), HasSubstr("/nonexistent/metrics.jsonl"));
 }
 
 TEST(MetricsWriter, WritesNumbersThatJsonHasNot) {

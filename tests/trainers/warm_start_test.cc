@@ -122,14 +122,12 @@ TEST_F(WarmStartTest, NotWhenItResumes) {
 
 TEST_F(WarmStartTest, FilesThatDoNotFit) {
   Classifier run(3);
-  EXPECT_THAT(std::string(run.Run({.steps = 1, .resume = {.init_from = folder_.path() + "/none"}}).message()),
-              HasSubstr("/none"));
+  EXPECT_THAT(run.Run({.steps = 1, .resume = {.init_from = folder_.path() + "/none"}}).message(), HasSubstr("/none"));
   Graph graph(BuiltinOps());
   ASSERT_TRUE(GetVariable(Scope(graph), "other", {2}, ZerosInitializer()).valid());
   const auto session = Session::Create(graph, run.devices).value();
   ASSERT_EQ(session->RunTarget(InitializeVariables(Scope(graph))), absl::OkStatus());
-  EXPECT_THAT(std::string(WarmStart(*session, folder_.path()).status().message()),
-              HasSubstr("does not match the model"));
+  EXPECT_THAT(WarmStart(*session, folder_.path()).status().message(), HasSubstr("does not match the model"));
 }
 
 }  // namespace

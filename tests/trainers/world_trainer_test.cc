@@ -220,17 +220,15 @@ TEST(WorldTrainer, UnlikeSettingsAreAnErrorThatShowsBoth) {
   const auto statuses = Train({2, 2}, {.steps = 5}, [](World& world, Experiment&, TrainerOptions& own) {
     if (world.rank() == 1) own.evaluate_every = 3;
   });
-  EXPECT_THAT(std::string(statuses[0].message()),
-              AllOf(HasSubstr("different settings"), HasSubstr("'evaluate_every=0' in task 0"),
-                    HasSubstr("'evaluate_every=3' in task 1")));
+  EXPECT_THAT(statuses[0].message(), AllOf(HasSubstr("different settings"), HasSubstr("'evaluate_every=0' in task 0"),
+                                           HasSubstr("'evaluate_every=3' in task 1")));
 }
 
 TEST(WorldTrainer, UnlikeModelsAreAnErrorThatShowsBoth) {
   // Their variables and collectives are alike.
   const auto statuses = Train({2, 2}, {.steps = 5}, nullptr, nullptr, false, DType::kBFloat16);
-  EXPECT_THAT(
-      std::string(statuses[0].message()),
-      AllOf(HasSubstr("different models: '"), HasSubstr("tests/trainers/experiment.h:"), HasSubstr("bfloat16")));
+  EXPECT_THAT(statuses[0].message(), AllOf(HasSubstr("different models: '"), HasSubstr("tests/trainers/experiment.h:"),
+                                           HasSubstr("bfloat16")));
 }
 
 TEST(WorldTrainer, SummariesOfTheTowersAreNoneOfTheModel) {
@@ -252,7 +250,7 @@ TEST(WorldTrainer, UnlikeDataIsAnError) {
     run.input = data::Prefetcher::Create(*other, run.input->options()).value();
     run.dataset = std::move(other);  // after the input that reads the old one
   });
-  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("checksum of 50 of them"));
+  EXPECT_THAT(statuses[0].message(), HasSubstr("checksum of 50 of them"));
 }
 
 TEST(WorldTrainer, VariablesThatDifferBetweenTasksAreFound) {
@@ -273,7 +271,7 @@ TEST(WorldTrainer, VariablesThatDifferBetweenTasksAreFound) {
     };
   });
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDataLoss) << statuses[0];
-  EXPECT_THAT(std::string(statuses[0].message()), AllOf(HasSubstr("different variables"), HasSubstr("in task 1")));
+  EXPECT_THAT(statuses[0].message(), AllOf(HasSubstr("different variables"), HasSubstr("in task 1")));
 }
 
 TEST(WorldTrainer, ATaskThatStopsBetweenStepsIsMissedInTheTimeOfAStep) {
@@ -288,7 +286,7 @@ TEST(WorldTrainer, ATaskThatStopsBetweenStepsIsMissedInTheTimeOfAStep) {
   });
   EXPECT_LT(SteadyNow() - begin, kPatience / 2);
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDeadlineExceeded) << statuses[0];
-  EXPECT_THAT(std::string(statuses[0].message()),
+  EXPECT_THAT(statuses[0].message(),
               AllOf(HasSubstr("no answer before the deadline from task 1"), HasSubstr(": has ended with an error"),
                     HasSubstr("has been between two steps")));
   EXPECT_FALSE(statuses[1].ok());
@@ -301,7 +299,7 @@ TEST(WorldTrainer, AnErrorInOneTaskReachesTheOthers) {
           own.evaluate = [](int64_t) { return absl::DataLossError("test_batch.bin is too short"); };
       });
   EXPECT_EQ(statuses[1].code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(statuses[0].message()), AllOf(HasSubstr("task 1"), HasSubstr("test_batch.bin is too short")));
+  EXPECT_THAT(statuses[0].message(), AllOf(HasSubstr("task 1"), HasSubstr("test_batch.bin is too short")));
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ TEST(DType, RefusesOtherNames) {
   for (const char* name : {"", "float", "FLOAT32", "float32 ", "DT_FLOAT", "int16"}) {
     const absl::Status status = ParseDType(name).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(absl::StrCat("'", name, "'")));
+    EXPECT_THAT(status.message(), testing::HasSubstr(absl::StrCat("'", name, "'")));
   }
 }
 

@@ -258,7 +258,7 @@ TEST_P(CollectiveConformance, AllWeightsZeroIsAnErrorForAll) {
       for (float& weight : meeting.weights) weight = bad;
       const auto statuses = meeting.Run(bad == 0 ? 1 : 3);
       EXPECT_THAT(statuses, Each(HasCode(absl::StatusCode::kInvalidArgument)));
-      EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("'test'"));
+      EXPECT_THAT(statuses[0].message(), HasSubstr("'test'"));
       for (float& weight : meeting.weights) weight = 1;
       EXPECT_THAT(meeting.Run(bad == 0 ? 2 : 4), Each(IsOk())) << "the next run is as usual";
     }

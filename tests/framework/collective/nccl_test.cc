@@ -166,8 +166,7 @@ TEST_F(NcclTest, DifferentOrdersAreAnErrorAndNoHang) {
   for (const absl::Status& status : statuses) {
     ASSERT_FALSE(status.ok());
     if (absl::IsInternal(status)) {
-      EXPECT_THAT(std::string(status.message()),
-                  AllOf(HasSubstr("'first'"), HasSubstr("'second'"), HasSubstr("order")));
+      EXPECT_THAT(status.message(), AllOf(HasSubstr("'first'"), HasSubstr("'second'"), HasSubstr("order")));
     }
   }
   Recover();
@@ -181,7 +180,7 @@ TEST_F(NcclTest, ATowerThatDoesNotComeIsNamed) {
   for (int r : {0, 2}) {
     EXPECT_EQ(statuses[r].code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(
-        std::string(statuses[r].message()),
+        statuses[r].message(),
         AllOf(HasSubstr("'gradients'"), HasSubstr("missing: tower 1 on /job:localhost/replica:0/task:0/device:GPU:1")));
   }
   Recover();
@@ -219,7 +218,7 @@ TEST_F(NcclTest, AnAsynchronousErrorNamesTowerAndCollective) {
   const auto statuses = Run();
   // Towers that had already given their part continue; nothing of it finishes before the abort.
   EXPECT_EQ(statuses[1].code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(statuses[1].message()),
+  EXPECT_THAT(statuses[1].message(),
               AllOf(HasSubstr("collective 'gradients', tower 1 on /job:localhost/replica:0/task:0/device:GPU:1"),
                     HasSubstr("fake error 6")));
   EXPECT_EQ(nccl_->aborted(), kTowers);
@@ -293,7 +292,7 @@ TEST_F(NcclTest, FailsAtAnyCallAndRecovers) {
     nccl_->FailCall(k);
     absl::StatusOr<int> made = Make("gradients");
     if (!made.ok()) {
-      EXPECT_THAT(std::string(made.status().message()), HasSubstr("NCCL failed to"));
+      EXPECT_THAT(made.status().message(), HasSubstr("NCCL failed to"));
       EXPECT_EQ(nccl_->live(), 0);
       made = Make("gradients");
       ASSERT_TRUE(made.ok()) << made.status();
@@ -307,7 +306,7 @@ TEST_F(NcclTest, FailsAtAnyCallAndRecovers) {
       for (int r = 0; r < kTowers; ++r) {
         if (statuses[r].ok()) continue;
         ok = false;
-        EXPECT_THAT(std::string(statuses[r].message()),
+        EXPECT_THAT(statuses[r].message(),
                     AllOf(HasSubstr("collective 'gradients', tower "), HasSubstr("NCCL failed to")));
       }
       if (ok) {
@@ -335,7 +334,7 @@ TEST_F(NcclTest, IfItCannotBeStartedAgainTheErrorSaysSo) {
   nccl_->FailCall(1);
   const auto statuses = Run();
   for (const absl::Status& status : statuses) {
-    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("'gradients', tower 0"), HasSubstr("started again")));
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("'gradients', tower 0"), HasSubstr("started again")));
   }
   Recover();
   ExpectToWork();
@@ -354,7 +353,7 @@ TEST_F(NcclTest, OneTowerOnEachGpuOrTheLocalAverager) {
                                                   AllOf(HasSubstr("CPU:0"), HasSubstr("use --averager=local"))));
 
   Device* const twice[] = {gpus_[0], gpus_[0]};
-  EXPECT_THAT(std::string(CheckNcclDevices(twice).message()), HasSubstr("shares its card"));
+  EXPECT_THAT(CheckNcclDevices(twice).message(), HasSubstr("shares its card"));
   EXPECT_EQ(nccl_->made(), 0);
 }
 

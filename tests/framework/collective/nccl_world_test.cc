@@ -242,7 +242,7 @@ TEST(NcclWorld, AProcessThatDoesNotComeToTheStartIsNamed) {
   });
   for (const int r : {0, 1}) {
     EXPECT_EQ(results[r].code(), absl::StatusCode::kDeadlineExceeded);
-    EXPECT_THAT(std::string(results[r].message()),
+    EXPECT_THAT(results[r].message(),
                 AllOf(HasSubstr("to start NCCL"), HasSubstr("no answer before the deadline from task 2")));
   }
   EXPECT_EQ(nccls.at(0)->made(), 0);
@@ -260,7 +260,7 @@ TEST(NcclWorld, ConnectingHasALimit) {
     return process.Make();
   });
   EXPECT_EQ(results[1].code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(results[1].message()), AllOf(HasSubstr("connecting /job"), HasSubstr("NCCL_SOCKET_IFNAME")));
+  EXPECT_THAT(results[1].message(), AllOf(HasSubstr("connecting /job"), HasSubstr("NCCL_SOCKET_IFNAME")));
 }
 
 // Sleeps in step 2, in which the others wait on their devices.
@@ -284,7 +284,7 @@ TEST(NcclWorld, AProcessThatDoesNotComeToAStepEndsItAtTheDeadline) {
     return status;
   });
   EXPECT_EQ(results[0].code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(results[0].message()),
+  EXPECT_THAT(results[0].message(),
               AllOf(HasSubstr("among the GPUs of 2 processes"), HasSubstr("aborted"), HasSubstr("'gradients'")));
   EXPECT_TRUE(results[1].ok());
 }
@@ -304,7 +304,7 @@ TEST(NcclWorld, AFailureElsewhereEndsTheWait) {
     }
     return process.Run(absl::Minutes(10));
   });
-  EXPECT_THAT(std::string(results[0].message()), AllOf(HasSubstr("task 1"), HasSubstr("the disk is full")));
+  EXPECT_THAT(results[0].message(), AllOf(HasSubstr("task 1"), HasSubstr("the disk is full")));
 }
 
 // A tower fails before its part of the collective: its process must leave what another one was given before.
@@ -328,7 +328,7 @@ TEST(NcclWorld, ACancelLeavesTheDevice) {
     process.collective().Reset(2);
     return process.Run();
   });
-  EXPECT_THAT(std::string(results[0].message()), HasSubstr("not started again"));
+  EXPECT_THAT(results[0].message(), HasSubstr("not started again"));
   EXPECT_EQ(nccls.at(0)->cut_short(), 2) << "the weight and the data";
 }
 
@@ -346,8 +346,8 @@ TEST(NcclWorld, AnAsynchronousErrorEndsAll) {
     if (world.rank() == 1) nccls.at(1)->BreakRank(3, NcclResult::kRemoteError);
     return process.Run(absl::Minutes(10));
   });
-  EXPECT_THAT(std::string(results[1].message()), AllOf(HasSubstr("tower 3 on "), HasSubstr("fake error 6")));
-  EXPECT_THAT(std::string(results[0].message()), AllOf(HasSubstr("task 1"), HasSubstr("tower 3 on ")));
+  EXPECT_THAT(results[1].message(), AllOf(HasSubstr("tower 3 on "), HasSubstr("fake error 6")));
+  EXPECT_THAT(results[0].message(), AllOf(HasSubstr("task 1"), HasSubstr("tower 3 on ")));
 }
 
 // Whichever call of NCCL fails in whichever process: an error that names it in all of them, and no hang.
@@ -371,8 +371,8 @@ TEST(NcclWorld, EveryCallMayFail) {
       });
       if (results[broken].ok()) continue;  // the call was not reached
       ++failed;
-      EXPECT_THAT(std::string(results[broken].message()), HasSubstr("NCCL failed to"));
-      EXPECT_THAT(std::string(results[1 - broken].message()),
+      EXPECT_THAT(results[broken].message(), HasSubstr("NCCL failed to"));
+      EXPECT_THAT(results[1 - broken].message(),
                   AllOf(HasSubstr(absl::StrCat("task ", broken)), HasSubstr("NCCL failed to")));
     }
   }
@@ -389,8 +389,7 @@ TEST(NcclWorld, OtherTowersThanTheWorldKnowsAreRefused) {
     spec.participants.pop_back();
     return process.all().Make(spec).status();
   });
-  EXPECT_THAT(std::string(results[0].message()),
-              HasSubstr("this process has towers 0 to 0 of 4, but should have 0 to 1 of 4"));
+  EXPECT_THAT(results[0].message(), HasSubstr("this process has towers 0 to 0 of 4, but should have 0 to 1 of 4"));
 }
 
 TEST(NcclWorld, TowersKeepTheirGpus) {
@@ -403,8 +402,7 @@ TEST(NcclWorld, TowersKeepTheirGpus) {
     std::swap(spec.participants[0], spec.participants[1]);
     return process.all().Make(spec).status();
   });
-  EXPECT_THAT(std::string(results[1].message()),
-              HasSubstr("tower 2 is on /job:localhost/replica:0/task:0/device:GPU:1"));
+  EXPECT_THAT(results[1].message(), HasSubstr("tower 2 is on /job:localhost/replica:0/task:0/device:GPU:1"));
 }
 
 TEST(NcclWorld, WithoutTheWorldItServesOneProcess) {
@@ -414,7 +412,7 @@ TEST(NcclWorld, WithoutTheWorldItServesOneProcess) {
     Process<float> process(world, {1, 1}, towers, nccls.at(0));
     return NcclCollectives(nccls.at(0)).Make(process.Spec(CollectiveKind::kSum)).status();
   });
-  EXPECT_THAT(std::string(results[0].message()), HasSubstr("was not given the world"));
+  EXPECT_THAT(results[0].message(), HasSubstr("was not given the world"));
 }
 
 // A second set of communicators on the same GPUs could deadlock with the first.

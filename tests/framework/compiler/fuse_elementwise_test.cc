@@ -230,7 +230,7 @@ TEST_F(FuseElementwiseTest, TheFirstOpThatIsNotFiniteIsNamed) {
   const Output y = ops::Neg(root_, ops::Log(root_.NameScope("culprit"), ops::Square(root_, x)));
   Open("cpu:1", {.fuse_elementwise_from = 0, .check_numerics = true});
   const auto status = session_->Run({{x, Tensor::Zeros(DType::kFloat32, {4})}}, {y}).status();
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("culprit/Log"), HasSubstr("(op Log")));
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("culprit/Log"), HasSubstr("(op Log")));
 }
 
 // A user's op that needs a workspace, keeps a sum from run to run, and rejects 13.
@@ -452,7 +452,7 @@ TEST_P(RandomElementwiseTest, IsBitEqualToTheOpsOneByOne) {
     const auto step = session_->Prepare(specs, fetches, random.updates);
     if (!step.ok()) {
       // Two variables whose updates wait for each other: an error with and without fusion.
-      ASSERT_THAT(std::string(step.status().message()), HasSubstr("has a cycle")) << step.status();
+      ASSERT_THAT(step.status().message(), HasSubstr("has a cycle")) << step.status();
       continue;
     }
     EXPECT_EQ(VerifyPlan((*step)->plan()).status(), absl::OkStatus());

@@ -359,7 +359,7 @@ TEST_F(FuseUpdatesTest, AVariableMustBeInitializedFirst) {
   Open("cpu:1");
   step_ = Prepare(feeds_, {}, {update.node});
   EXPECT_EQ(Count(step_->plan(), "_Elementwise"), 1);
-  EXPECT_THAT(std::string(step_->Run(values_).message()), testing::HasSubstr("v"));
+  EXPECT_THAT(step_->Run(values_).message(), testing::HasSubstr("v"));
   EXPECT_EQ(step_->Run(values_).code(), absl::StatusCode::kFailedPrecondition);
 }
 

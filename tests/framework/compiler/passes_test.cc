@@ -60,7 +60,7 @@ TEST_F(PassesTest, RunningAfterAConstantIsNoOrder) {
   EXPECT_THAT(step->fetched(0).ToDoubles(), ElementsAre(9, 16));
 
   const auto status = session_->Run({{x, Tensor::Zeros(DType::kFloat32, {0, 3})}}, {after}).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("no rows"));
+  EXPECT_THAT(status.message(), HasSubstr("no rows"));
 }
 
 // Only the shape of the 2^54 elements is needed, so no memory is allocated.
@@ -320,24 +320,24 @@ TEST_P(CollectiveTest, MissingRank) {
 TEST_P(CollectiveTest, RankTwice) {
   const Output a = Reduce(0, 2, Value(0, {1})), b = Reduce(0, 2, Value(1, {1}));
   const auto status = session_->Run({a, b}).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("Collective 'g' has rank 0 twice: node 'AllReduce_1'"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("passes_test.cc:"));
+  EXPECT_THAT(status.message(), HasSubstr("Collective 'g' has rank 0 twice: node 'AllReduce_1'"));
+  EXPECT_THAT(status.message(), HasSubstr("passes_test.cc:"));
 }
 
 TEST_P(CollectiveTest, ShapesThatDiffer) {
   const Output a = Reduce(0, 2, Value(0, {1})), b = Reduce(1, 2, Value(1, {1, 2}));
   const auto status = session_->Run({a, b}).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("Collective 'g': the towers disagree on shapes"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("'AllReduce_1'"));
+  EXPECT_THAT(status.message(), HasSubstr("Collective 'g': the towers disagree on shapes"));
+  EXPECT_THAT(status.message(), HasSubstr("'AllReduce_1'"));
 }
 
 TEST_P(CollectiveTest, PartsThatDiffer) {
   const Output a = Reduce(0, 2, Value(0, {1}));
   const Output b = ops::Broadcast(Tower(1), {.group = "g", .rank = 1, .size = 2}, {Value(1, {1})})[0];
-  EXPECT_THAT(std::string(session_->Run({a, b}).status().message()),
+  EXPECT_THAT(session_->Run({a, b}).status().message(),
               HasSubstr("Collective 'g': the towers disagree on the reduction"));
   const Output c = Reduce(0, 2, Value(0, {1}), "h"), d = Reduce(1, 3, Value(1, {1}), "h");
-  EXPECT_THAT(std::string(session_->Run({c, d}).status().message()),
+  EXPECT_THAT(session_->Run({c, d}).status().message(),
               HasSubstr("Collective 'h': the towers disagree on their number"));
 }
 
@@ -442,7 +442,7 @@ TEST_P(CollectiveTest, ThatWaitForEachOther) {
   const Output a1 = Reduce(1, 2, ops::Neg(Tower(1), b1), "a");
   const auto status = session_->Run({a0, a1, b0}).status();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("collectives, wait for each other")));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("'AllReduce_3'"));
+  EXPECT_THAT(status.message(), HasSubstr("'AllReduce_3'"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, CollectiveTest, testing::Values(1, 2, 3),

@@ -71,7 +71,7 @@ TEST_F(PlaceGroupsTest, ConflictingTypesLeaveTheChoiceToSoftPlacement) {
   const Output x = Const(root_), a = root_.Device("/cpu:0").Named("a").Add("Relu", {x});
   const Node* b = Bound("Relu", {x}, *a.node, "/gpu:1");
   const DeviceSet devices = FakeDevices(1, 2);
-  EXPECT_THAT(std::string(Error(devices).message()), HasSubstr("incompatible types: '/device:CPU:0'"));
+  EXPECT_THAT(Error(devices).message(), HasSubstr("incompatible types: '/device:CPU:0'"));
   Place(devices, true);
   EXPECT_EQ(Where(a), "GPU:0");
   EXPECT_EQ(Where(*b), "GPU:0");
@@ -82,7 +82,7 @@ TEST_F(PlaceGroupsTest, ConflictingJobsAreAlwaysAnError) {
   const Output x = Const(root_), a = root_.Device("/job:localhost").Add("Relu", {x});
   Bound("Relu", {x}, *a.node, "/job:worker");
   for (bool soft : {false, true}) {
-    EXPECT_THAT(std::string(Error(FakeDevices(1, 2), soft).message()), HasSubstr("incompatible jobs"));
+    EXPECT_THAT(Error(FakeDevices(1, 2), soft).message(), HasSubstr("incompatible jobs"));
   }
 }
 
@@ -103,10 +103,10 @@ TEST_F(PlaceGroupsTest, AnUpdateForAnotherTaskIsAlwaysAnError) {
   EXPECT_EQ(placement_.device[same.node->id()], placement_.device[v.node->id()]);
   root_.Device("/task:1/gpu:0").Named("up").Add("Assign", {v, x});
   for (bool soft : {false, true}) {
-    EXPECT_THAT(std::string(Error(devices, soft).message()),
+    EXPECT_THAT(Error(devices, soft).message(),
                 HasSubstr("Cannot colocate nodes 'v' and 'up': Cannot merge devices with incompatible tasks"));
     auto later = belfry::Place(graph_, devices, {.allow_soft_placement = soft}, placement_);
-    EXPECT_THAT(std::string(later.status().message()), HasSubstr("incompatible tasks"));
+    EXPECT_THAT(later.status().message(), HasSubstr("incompatible tasks"));
   }
 }
 
@@ -120,7 +120,7 @@ TEST_F(PlaceGroupsTest, ColocatedUpdatesOfVariablesOnDifferentDevices) {
   const Output b = root_.ColocateWith(*a.node).Named("b").Add("Assign", {w, x});
   for (const Placement& placed : {Placement(), before}) {
     const auto hard = belfry::Place(graph_, devices, {}, placed);
-    EXPECT_THAT(std::string(hard.status().message()), HasSubstr("Cannot colocate nodes 'a' and 'b'"));
+    EXPECT_THAT(hard.status().message(), HasSubstr("Cannot colocate nodes 'a' and 'b'"));
     ASSERT_OK_AND_ASSIGN(placement_, belfry::Place(graph_, devices, {.allow_soft_placement = true}, placed));
     EXPECT_EQ(Where(v), "CPU:0");
     EXPECT_EQ(Where(a), "CPU:0");
@@ -134,8 +134,7 @@ TEST_F(PlaceGroupsTest, ColocationWithoutACommonType) {
   const Output x = Const(root_), a = root_.Named("a").Add("CpuOnly", {x});
   const Output b = root_.ColocateWith(*a.node).Named("b").Add("GpuOnly", {x});
   const DeviceSet devices = FakeDevices(1, 1);
-  EXPECT_THAT(std::string(Error(devices).message()),
-              HasSubstr("Cannot colocate nodes 'a' and 'b': no device type can run both"));
+  EXPECT_THAT(Error(devices).message(), HasSubstr("Cannot colocate nodes 'a' and 'b': no device type can run both"));
   Place(devices, true);
   EXPECT_EQ(Where(a), "CPU:0");
   EXPECT_EQ(Where(b), "GPU:0");
@@ -200,7 +199,7 @@ TEST_F(PlaceGroupsTest, VariablesAreNotMovedForOneAnother) {
   const Output v = Variable(root_.Device("/gpu:0"), "v"), w = Variable(root_.Device("/gpu:1"), "w");
   root_.Named("both").Add("Update2", {v, w});
   for (bool soft : {false, true}) {
-    EXPECT_THAT(std::string(Error(FakeDevices(1, 2), soft).message()),
+    EXPECT_THAT(Error(FakeDevices(1, 2), soft).message(),
                 HasSubstr("Cannot colocate nodes 'w' and 'both': Cannot merge devices with incompatible ids"));
   }
 }
@@ -234,7 +233,7 @@ TEST_F(PlaceGroupsTest, SoftPlacementOfAMissingId) {
 TEST_F(PlaceGroupsTest, SoftPlacementWithoutGpus) {
   const Output a = Const(root_.Device("/gpu:2"), "a");
   const DeviceSet devices = FakeDevices(2, 0);
-  EXPECT_THAT(std::string(Error(devices).message()), HasSubstr("there is no such device"));
+  EXPECT_THAT(Error(devices).message(), HasSubstr("there is no such device"));
   Place(devices, true);
   EXPECT_EQ(Where(a), "CPU:0");
 }
@@ -258,7 +257,7 @@ TEST_F(PlaceGroupsTest, SoftPlacementOfWhatHasNoKernelThere) {
 TEST_F(PlaceGroupsTest, AnUnknownJobIsAlwaysAnError) {
   Const(root_.Device("/job:worker/gpu:0"), "a");
   for (bool soft : {false, true}) {
-    EXPECT_THAT(std::string(Error(FakeDevices(1, 2), soft).message()),
+    EXPECT_THAT(Error(FakeDevices(1, 2), soft).message(),
                 StartsWith("Cannot assign a device to node 'a': Could not satisfy explicit device specification "
                            "'/job:worker/gpu:0'"));
   }
@@ -277,7 +276,7 @@ TEST_F(PlaceGroupsTest, AnOpWithoutAnyKernel) {
 
 TEST_F(PlaceGroupsTest, AGpuOpWithoutGpus) {
   Source(root_, "GpuSource", "s");
-  EXPECT_THAT(std::string(Error(FakeDevices(1, 0)).message()), HasSubstr("op GpuSource has kernels for GPU (float32)"));
+  EXPECT_THAT(Error(FakeDevices(1, 0)).message(), HasSubstr("op GpuSource has kernels for GPU (float32)"));
 }
 
 TEST_F(PlaceGroupsTest, NoDevices) {
@@ -288,7 +287,7 @@ TEST_F(PlaceGroupsTest, NoDevices) {
 TEST_F(PlaceGroupsTest, MalformedRequestsFailWhereTheyAreMade) {
   Const(root_.Device("/gpu"));
   EXPECT_THAT(graph_.status(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'/gpu'")));
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("place_groups_test.cc:"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("place_groups_test.cc:"));
 }
 
 TEST_F(PlaceGroupsTest, NothingIsNotedWhereAllWishesAreMet) {

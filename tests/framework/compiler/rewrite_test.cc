@@ -65,7 +65,7 @@ TEST_F(RewriteTest, ErrorsAreReturned) {
   const Output y = ops::Exp(root_, ops::Placeholder(root_, DType::kFloat32, {}));
   Open("cpu:1");
   const auto step = session_->Prepare({{y.node->input(0), {}}}, {y});
-  EXPECT_THAT(std::string(step.status().message()), HasSubstr("broken"));
+  EXPECT_THAT(step.status().message(), HasSubstr("broken"));
 }
 
 TEST_F(RewriteTest, EachIsDumpedByItsName) {

@@ -86,7 +86,7 @@ TEST_F(PicturesTest, AListWithLabelsNumbersAndMasks) {
   EXPECT_NE((*a)[3].scalar<int32_t>(), (*b)[3].scalar<int32_t>());
 
   Write("b_mask.png", EncodeAnyPng(Plain(8, 5, {3}), 8, 5, {.channels = 1}));
-  EXPECT_THAT(std::string(ReadExample(**dataset, 1).status().message()),
+  EXPECT_THAT(ReadExample(**dataset, 1).status().message(),
               AllOf(HasSubstr("b_mask.png: has 8x5 pixels"), HasSubstr("b.png of the same example has 8x4")));
 }
 
@@ -262,7 +262,7 @@ TEST_F(PicturesTest, VaryFromEpochToEpochAndNotWithThreads) {
   EXPECT_EQ(different.size(), 12u);
   const auto resident = Prefetcher::Create(
       *dataset, {.batch_size = 2, .images = {{"image", {}}}, .augment = AugmentBy::kStepFromResident});
-  EXPECT_THAT(std::string(resident.status().message()), HasSubstr("differ from epoch to epoch"));
+  EXPECT_THAT(resident.status().message(), HasSubstr("differ from epoch to epoch"));
 }
 
 TEST_F(PicturesTest, ACacheChangesNothing) {
@@ -295,11 +295,10 @@ TEST_F(PicturesTest, ACacheChangesNothing) {
   EXPECT_EQ(Batches(*dataset, 1, 1).size(), 3u);
 
   WriteClasses();
-  EXPECT_THAT(std::string(OpenImages(path(), {.cache = {.bytes = 9, .folder = path("none")}}).status().message()),
+  EXPECT_THAT(OpenImages(path(), {.cache = {.bytes = 9, .folder = path("none")}}).status().message(),
               HasSubstr("cannot make a file in it for the cache of pictures"));
-  EXPECT_THAT(
-      std::string(OpenImages(path(), {.cache = {.bytes = int64_t{1} << 50, .folder = path()}}).status().message()),
-      HasSubstr("No room for a cache of 1125899906842624 bytes of pictures in"));
+  EXPECT_THAT(OpenImages(path(), {.cache = {.bytes = int64_t{1} << 50, .folder = path()}}).status().message(),
+              HasSubstr("No room for a cache of 1125899906842624 bytes of pictures in"));
 }
 
 TEST_F(PicturesTest, SkipsBrokenFilesIfAsked) {
@@ -309,8 +308,8 @@ TEST_F(PicturesTest, SkipsBrokenFilesIfAsked) {
   Write("green/0.png", "not a picture");
   ASSERT_OK_AND_ASSIGN(const auto all, OpenImages(path(), {.height = 8, .width = 8}));
   ASSERT_EQ(all->size(), 6);
-  EXPECT_THAT(std::string(ReadExample(*all, 1).status().message()), HasSubstr("blue/2.jpg: the JPEG "));
-  EXPECT_THAT(std::string(ReadExample(*all, 2).status().message()), HasSubstr("green/0.png: the file is neither"));
+  EXPECT_THAT(ReadExample(*all, 1).status().message(), HasSubstr("blue/2.jpg: the JPEG "));
+  EXPECT_THAT(ReadExample(*all, 2).status().message(), HasSubstr("green/0.png: the file is neither"));
   ASSERT_OK_AND_ASSIGN(const auto whole, OpenImages(path(), {.height = 8, .width = 8, .skip_broken = true}));
   ASSERT_EQ(whole->size(), 4);
   for (int64_t i = 0; i < 4; ++i) {

@@ -95,7 +95,7 @@ TEST(OpenTokenizer, LooksIntoFolders) {
   const fs::path folder = temporary.path();
   EXPECT_EQ(OpenTokenizer(folder.string()).status().code(), absl::StatusCode::kNotFound);
   fs::copy(kFolder + "vocab.json", folder);
-  EXPECT_THAT(std::string(OpenTokenizer(folder.string()).status().message()), HasSubstr("merges.txt"));
+  EXPECT_THAT(OpenTokenizer(folder.string()).status().message(), HasSubstr("merges.txt"));
   fs::copy(kFolder + "merges.txt", folder);
   ASSERT_TRUE(OpenTokenizer(folder.string()).ok());
   EXPECT_EQ((*OpenTokenizer(folder.string()))->vocabulary(), 500);
@@ -114,7 +114,7 @@ class Damaged : public testing::Test {
   void Expect(const absl::Status& status, const std::string& message,
               absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
     EXPECT_EQ(status.code(), code) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+    EXPECT_THAT(status.message(), HasSubstr(message));
   }
 
   const Json json_ = Json::parse(io::ReadFile(kFolder + "llama3.json").value());

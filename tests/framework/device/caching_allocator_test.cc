@@ -140,7 +140,7 @@ TEST(CachingAllocator, ReservesAllAtOnce) {
     void* const rest = Get(allocator, 2 * kMi);
     EXPECT_EQ(source.asked().size(), 1u);
     CachingAllocator second(source, "another", 4 * kMi);
-    EXPECT_THAT(std::string(second.Reserve().message()), HasSubstr("another cannot allocate 4194304 bytes"));
+    EXPECT_THAT(second.Reserve().message(), HasSubstr("another cannot allocate 4194304 bytes"));
     allocator.Deallocate(half);
     allocator.Deallocate(rest);
   }
@@ -155,7 +155,7 @@ TEST(CachingAllocator, AFragmentedLimitSaysSo) {
   for (int i = 0; i < 4; ++i) quarters.push_back(Get(allocator, kMi));
   allocator.Deallocate(quarters[0]);
   allocator.Deallocate(quarters[2]);
-  EXPECT_THAT(std::string(allocator.Allocate(2 * kMi).status().message()), HasSubstr("largest free piece"));
+  EXPECT_THAT(allocator.Allocate(2 * kMi).status().message(), HasSubstr("largest free piece"));
   allocator.Deallocate(quarters[1]);
   void* const three = Get(allocator, 3 * kMi);
   EXPECT_EQ(three, quarters[0]);

@@ -119,7 +119,7 @@ TEST_P(DeviceConformance, RefusesMoreThanThereIs) {
   for (size_t bytes : {before.memory_limit + 1, std::numeric_limits<size_t>::max()}) {
     const absl::Status status = device_->Allocate(bytes).status();
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(device_->name().ToString())));
-    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(bytes)));
+    EXPECT_THAT(status.message(), HasSubstr(absl::StrCat(bytes)));
   }
   EXPECT_EQ(device_->counters().bytes_in_use, before.bytes_in_use);
   EXPECT_EQ(device_->counters().allocations, before.allocations);

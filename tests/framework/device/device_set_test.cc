@@ -95,8 +95,8 @@ TEST(DeviceSetTest, WrongSpecifications) {
   for (const auto& [spec, why] : cases) {
     const absl::Status status = DeviceSet::Open(spec).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << spec;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(why)) << spec;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("expected cpu:N, gpu:N")) << spec;
+    EXPECT_THAT(status.message(), HasSubstr(why)) << spec;
+    EXPECT_THAT(status.message(), HasSubstr("expected cpu:N, gpu:N")) << spec;
   }
 }
 

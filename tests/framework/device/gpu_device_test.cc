@@ -342,7 +342,7 @@ TEST(GpuOptionsOnACard, CountsAndOpensAllOfThem) {
   for (int id = 0; id < gpus; ++id) {
     EXPECT_EQ(devices.device(1 + id).physical_id(), devices.device(1 + id / 3 * 3).physical_id());
   }
-  EXPECT_THAT(std::string(DeviceSet::Open(absl::StrCat("gpu:", gpus + 1), options).status().message()),
+  EXPECT_THAT(DeviceSet::Open(absl::StrCat("gpu:", gpus + 1), options).status().message(),
               HasSubstr(absl::StrCat("Requested ", gpus + 1, " GPUs, but found ", gpus)));
 }
 

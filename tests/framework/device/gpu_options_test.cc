@@ -17,7 +17,7 @@ constexpr absl::StatusCode kShort = absl::StatusCode::kResourceExhausted;
 void ExpectWrong(const absl::Status& status, const char* why,
                  absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
   EXPECT_EQ(status.code(), code) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+  EXPECT_THAT(status.message(), HasSubstr(why));
 }
 
 TEST(GpuOptions, DefaultsAndGoodValues) {

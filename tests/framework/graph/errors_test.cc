@@ -128,7 +128,7 @@ TEST_F(ErrorsTest, AControlInputOfAnotherGraph) {
   Graph other(BuiltinOps());
   const Output foreign = ops::Const(Scope(other), 1.f);
   EXPECT_FALSE(ops::Const(root_.ControlDependencies({foreign}), 1.f).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("a control input belongs to another graph"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("a control input belongs to another graph"));
 }
 
 TEST_F(ErrorsTest, AControlInputThatWasNeverMade) {
@@ -140,7 +140,7 @@ TEST_F(ErrorsTest, AControlInputThatWasNeverMade) {
     const Scope after =
         node ? scope.ControlDependencies({one.node, nullptr}) : scope.ControlDependencies({one, Output()});
     EXPECT_FALSE(ops::Const(after, 1.f).valid());
-    EXPECT_THAT(std::string(graph.status().message()),
+    EXPECT_THAT(graph.status().message(),
                 AllOf(HasSubstr("A control dependency in scope 'update/' is an invalid Output"),
                       HasSubstr(absl::StrCat("errors_test.cc:", line))));
   }
@@ -150,7 +150,7 @@ TEST_F(ErrorsTest, ColocationWithAnotherGraph) {
   Graph other(BuiltinOps());
   const Output foreign = ops::Const(Scope(other), 1.f);
   EXPECT_FALSE(ops::Const(root_.ColocateWith(*foreign.node), 1.f).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("belongs to another graph"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("belongs to another graph"));
 }
 
 TEST_F(ErrorsTest, AnOpThatDoesNotExist) {
@@ -210,12 +210,12 @@ TEST_F(ErrorsTest, NullControlInput) {
   const Scope scope = Scope(graph_).NameScope("layer").Named("node").WithLocation({"model.cc", 7});
   NodeRequest request{.op = "NoOp", .name = "n"};
   request.control_inputs.push_back(nullptr);
-  EXPECT_THAT(std::string(graph_.AddNode(request).status().message()), HasSubstr("a control input is null"));
+  EXPECT_THAT(graph_.AddNode(request).status().message(), HasSubstr("a control input is null"));
 }
 
 TEST_F(ErrorsTest, NegativeExtent) {
   EXPECT_FALSE(ops::Placeholder(root_, DType::kFloat32, {2, -3}).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("attribute 'shape' has a negative extent"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("attribute 'shape' has a negative extent"));
 }
 
 TEST_F(ErrorsTest, BindingWhatDoesNotFit) {

@@ -119,16 +119,16 @@ TEST_F(GradientsTest, GradYsWeighTheYs) {
   const std::vector<Output> ys = {ops::Square(root_, x_), ops::Neg(root_, x_)};
   EXPECT_THAT(Values(Gradients(ys, {x_}, {.grad_ys = {w, z_}})), ElementsAre(60 - 5));
   const auto wrong = belfry::Gradients(root_, ys, {x_}, {.grad_ys = {w}});
-  EXPECT_THAT(std::string(wrong.status().message()), HasSubstr("2 ys, but 1 grad_ys"));
+  EXPECT_THAT(wrong.status().message(), HasSubstr("2 ys, but 1 grad_ys"));
 }
 
 TEST_F(GradientsTest, GradYsHaveTheShapesAndDTypesOfTheYs) {
   const Output v = ops::Stack(root_, {x_, z_});
   const auto wrong = belfry::Gradients(root_, {v}, {v}, {.grad_ys = {x_}});
-  EXPECT_THAT(std::string(wrong.status().message()),
+  EXPECT_THAT(wrong.status().message(),
               AllOf(HasSubstr("is float64 [2], but its grad_ys '"), HasSubstr("is float64 []")));
   const Output single = ops::Const(root_, 1.0f);
-  EXPECT_THAT(std::string(belfry::Gradients(root_, {x_}, {x_}, {.grad_ys = {single}}).status().message()),
+  EXPECT_THAT(belfry::Gradients(root_, {x_}, {x_}, {.grad_ys = {single}}).status().message(),
               HasSubstr("is float32 []"));
 }
 
@@ -195,7 +195,7 @@ TEST_F(GradientsTest, FailIfEveryWayIsCut) {
 
 TEST_F(GradientsTest, FailForWhatIsNotFloatingPoint) {
   const Output i = ops::Const(root_, 1);
-  EXPECT_THAT(std::string(belfry::Gradients(root_, {i}, {i}).status().message()), HasSubstr("only floats"));
+  EXPECT_THAT(belfry::Gradients(root_, {i}, {i}).status().message(), HasSubstr("only floats"));
 }
 
 TEST_F(GradientsTest, FailForOutputsOfNoGraphOrAnother) {
@@ -218,7 +218,7 @@ TEST_F(GradientsTest, FailForAGradientOfTheWrongShape) {
        .gradient = [](const Scope&, const Node&, absl::Span<const Output> dy) { return std::vector<Output>{dy[0]}; }});
   const Output v = ops::Stack(root_, {x_, z_});
   const auto gradients = belfry::Gradients(root_, {root_.Named("liar").Add("Liar", {v})}, {x_});
-  EXPECT_THAT(std::string(gradients.status().message()),
+  EXPECT_THAT(gradients.status().message(),
               HasSubstr("Incompatible shapes or dtypes between op input and calculated input gradient: input 0 of "
                         "'liar' (op type: Liar) is float64 [2], its gradient float64 []"));
 }

@@ -23,58 +23,57 @@ std::vector<std::string> NamesOf(const Scope& scope, const std::vector<std::stri
   return names;
 }
 
-TEST(Names, AreCountedUp) {
-  Graph graph(BuiltinOps());
-  const Scope root(graph);
-  EXPECT_THAT(NamesOf(root, {"foo", "foo", "foo"}), ElementsAre("foo", "foo_1", "foo_2"));
-  EXPECT_THAT(NamesOf(root, {"foo_1", "foo_1"}), ElementsAre("foo_1_1", "foo_1_2"));
-  EXPECT_EQ(NameOf(root, "foo_1_2"), "foo_1_2_1");
-  const Scope bar = root.NameScope("bar");
+class Names : public testing::Test {
+ protected:
+  Graph graph_{BuiltinOps()};
+  const Scope root_{graph_};
+};
+using NameScope = Names;
+
+TEST_F(Names, AreCountedUp) {
+  EXPECT_THAT(NamesOf(root_, {"foo", "foo", "foo"}), ElementsAre("foo", "foo_1", "foo_2"));
+  EXPECT_THAT(NamesOf(root_, {"foo_1", "foo_1"}), ElementsAre("foo_1_1", "foo_1_2"));
+  EXPECT_EQ(NameOf(root_, "foo_1_2"), "foo_1_2_1");
+  const Scope bar = root_.NameScope("bar");
   EXPECT_THAT(NamesOf(bar, {"foo", "foo"}), ElementsAre("bar/foo", "bar/foo_1"));
   EXPECT_EQ(NameOf(bar.NameScope(""), "foo"), "foo_3");
   EXPECT_EQ(NameOf(bar.NameScope("baz"), "foo"), "bar/baz/foo");
   EXPECT_EQ(NameOf(bar.NameScope("baz"), "foo"), "bar/baz_1/foo");
 }
 
-TEST(Names, SkipThoseThatAreTaken) {
-  Graph graph(BuiltinOps());
-  EXPECT_THAT(NamesOf(Scope(graph), {"foo_2", "foo", "foo", "foo"}), ElementsAre("foo_2", "foo", "foo_1", "foo_3"));
+TEST_F(Names, SkipThoseThatAreTaken) {
+  EXPECT_THAT(NamesOf(root_, {"foo_2", "foo", "foo", "foo"}), ElementsAre("foo_2", "foo", "foo_1", "foo_3"));
 }
 
-TEST(Names, DifferByMoreThanCase) {
-  Graph graph(BuiltinOps());
-  const Scope root(graph);
-  EXPECT_THAT(NamesOf(root, {"foo", "Foo", "FOO"}), ElementsAre("foo", "Foo_1", "FOO_2"));
-  EXPECT_EQ(root.NameScope("bar").name(), "bar/");
-  EXPECT_EQ(root.NameScope("Bar").name(), "Bar_1/");
+TEST_F(Names, DifferByMoreThanCase) {
+  EXPECT_THAT(NamesOf(root_, {"foo", "Foo", "FOO"}), ElementsAre("foo", "Foo_1", "FOO_2"));
+  EXPECT_EQ(root_.NameScope("bar").name(), "bar/");
+  EXPECT_EQ(root_.NameScope("Bar").name(), "Bar_1/");
 }
 
-TEST(Names, OfTheFirstTutorial) {
-  Graph graph(BuiltinOps());
-  const Scope root(graph);
+TEST_F(Names, OfTheFirstTutorial) {
   std::vector<std::string> names;
   for (const char* op : {"Const", "Const", "MatMul", "Const", "Const", "MatMul", "AddN"}) {
-    names.push_back(graph.UniqueName(op));
+    names.push_back(graph_.UniqueName(op));
   }
   EXPECT_THAT(names, ElementsAre("Const", "Const_1", "MatMul", "Const_2", "Const_3", "MatMul_1", "AddN"));
 }
 
-TEST(Names, ComeFromTheOpIfNoneIsWanted) {
-  Graph graph(BuiltinOps());
-  const Scope scope = Scope(graph).NameScope("a");
+TEST_F(Names, ComeFromTheOpIfNoneIsWanted) {
+  const Scope scope = root_.NameScope("a");
   EXPECT_EQ(ops::Const(scope, 1.0f).name(), "a/Const:0");
   EXPECT_EQ(ops::Const(scope, 1.0f).name(), "a/Const_1:0");
 }
 
-TEST(Names, ThatAreMalformed) {
+TEST_F(Names, ThatAreMalformed) {
   for (const char* name : {"a b", "_a", "-a", "a:0", "a/", "/a", "a\n", "ä"}) {
     Graph graph(BuiltinOps());
     const Scope root(graph);
     EXPECT_FALSE(ops::Const(root.Named(name), 1.0f).valid()) << name;
     EXPECT_EQ(root.status().code(), absl::StatusCode::kInvalidArgument) << name;
-    EXPECT_THAT(std::string(root.status().message()), HasSubstr(name));
-    EXPECT_THAT(std::string(root.status().message()), HasSubstr("a name must begin with"));
-    EXPECT_THAT(std::string(root.status().message()), HasSubstr("names_test.cc:"));
+    EXPECT_THAT(root.status().message(), HasSubstr(name));
+    EXPECT_THAT(root.status().message(), HasSubstr("a name must begin with"));
+    EXPECT_THAT(root.status().message(), HasSubstr("names_test.cc:"));
   }
   Graph graph(BuiltinOps());
   const Scope root(graph);
@@ -83,58 +82,46 @@ TEST(Names, ThatAreMalformed) {
   EXPECT_THAT(NamesOf(root.NameScope("s"), {"_a", "-a", ".a", "\\a"}), ElementsAre("s/_a", "s/-a", "s/.a", "s/\\a"));
 }
 
-TEST(Names, FindTheirNodes) {
-  Graph graph(BuiltinOps());
-  const Scope root(graph);
-  const Output a = ops::Const(root.NameScope("s").Named("a"), 1.0f);
-  EXPECT_EQ(graph.FindNode("s/a"), a.node);
-  EXPECT_EQ(graph.FindNode("s/A"), nullptr);
-  EXPECT_EQ(graph.FindNode("s"), nullptr);
-  EXPECT_EQ(graph.FindNode(""), nullptr);
+TEST_F(Names, FindTheirNodes) {
+  const Output a = ops::Const(root_.NameScope("s").Named("a"), 1.0f);
+  EXPECT_EQ(graph_.FindNode("s/a"), a.node);
+  EXPECT_EQ(graph_.FindNode("s/A"), nullptr);
+  EXPECT_EQ(graph_.FindNode("s"), nullptr);
+  EXPECT_EQ(graph_.FindNode(""), nullptr);
 }
 
-TEST(NameScope, Nests) {
-  Graph graph(BuiltinOps());
-  const Scope root(graph);
-  const Scope tower = root.NameScope("tower_0");
+TEST_F(NameScope, Nests) {
+  const Scope tower = root_.NameScope("tower_0");
   EXPECT_EQ(tower.name(), "tower_0/");
   EXPECT_EQ(tower.NameScope("conv1").name(), "tower_0/conv1/");
   EXPECT_EQ(tower.NameScope("conv1").name(), "tower_0/conv1_1/");
-  EXPECT_EQ(root.NameScope("conv1").name(), "conv1/");
+  EXPECT_EQ(root_.NameScope("conv1").name(), "conv1/");
 }
 
-TEST(NameScope, WithASlashIsEnteredAgain) {
-  Graph graph(BuiltinOps());
-  const Scope root(graph);
-  const Scope tower = root.NameScope("tower_0");
+TEST_F(NameScope, WithASlashIsEnteredAgain) {
+  const Scope tower = root_.NameScope("tower_0");
   EXPECT_EQ(NameOf(tower, "x"), "tower_0/x");
-  EXPECT_EQ(root.NameScope("tower_0/").name(), "tower_0/");
-  EXPECT_EQ(NameOf(root.NameScope("tower_0/"), "x"), "tower_0/x_1");
+  EXPECT_EQ(root_.NameScope("tower_0/").name(), "tower_0/");
+  EXPECT_EQ(NameOf(root_.NameScope("tower_0/"), "x"), "tower_0/x_1");
   // A full path means the same scope wherever it is entered from.
   EXPECT_EQ(tower.NameScope("other/").name(), "other/");
   EXPECT_EQ(tower.NameScope("inner").NameScope(tower.name()).name(), "tower_0/");
 }
 
-TEST(NameScope, SharesItsNamesWithNodes) {
-  Graph graph(BuiltinOps());
-  const Scope root(graph);
-  EXPECT_EQ(NameOf(root, "conv"), "conv");
-  EXPECT_EQ(root.NameScope("conv").name(), "conv_1/");
-  EXPECT_EQ(NameOf(root, "conv"), "conv_2");
+TEST_F(NameScope, SharesItsNamesWithNodes) {
+  EXPECT_EQ(NameOf(root_, "conv"), "conv");
+  EXPECT_EQ(root_.NameScope("conv").name(), "conv_1/");
+  EXPECT_EQ(NameOf(root_, "conv"), "conv_2");
 }
 
-TEST(NameScope, ForgetsAWantedName) {
-  Graph graph(BuiltinOps());
-  const Scope root(graph);
-  EXPECT_EQ(ops::Const(root.Named("x").NameScope("s"), 1.0f).node->name(), "s/Const");
+TEST_F(NameScope, ForgetsAWantedName) {
+  EXPECT_EQ(ops::Const(root_.Named("x").NameScope("s"), 1.0f).node->name(), "s/Const");
 }
 
-TEST(NameScope, IsAValue) {
-  Graph graph(BuiltinOps());
-  const Scope root(graph);
-  const Scope scope = root.NameScope("s");
-  EXPECT_EQ(root.name(), "");
-  EXPECT_EQ(NameOf(root, "x"), "x");
+TEST_F(NameScope, IsAValue) {
+  const Scope scope = root_.NameScope("s");
+  EXPECT_EQ(root_.name(), "");
+  EXPECT_EQ(NameOf(root_, "x"), "x");
   EXPECT_EQ(NameOf(scope, "x"), "s/x");
 }
 

@@ -128,7 +128,7 @@ TEST_F(NodeRequestTest, TextsMayBeAnything) {
   EXPECT_FALSE(node->location().known());
   EXPECT_FALSE(node->Summary().empty());
   request.op = "Quux";
-  EXPECT_THAT(std::string(graph_.AddNode(request).status().message()), HasSubstr("no op of this name"));
+  EXPECT_THAT(graph_.AddNode(request).status().message(), HasSubstr("no op of this name"));
 }
 
 }  // namespace

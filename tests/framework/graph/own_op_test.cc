@@ -122,8 +122,8 @@ TEST(OwnOp, WithoutAKernelForTheDTypeCannotBePlaced) {
   root.Named("mine").Add("Cube", {ops::Const(root, 1.0)});
   const DeviceSet devices = DeviceSet::Open("cpu:1").value();
   const auto session = Session::Create(graph, devices);
-  EXPECT_THAT(std::string(session.status().message()), HasSubstr("'mine'"));
-  EXPECT_THAT(std::string(session.status().message()), HasSubstr("Cube"));
+  EXPECT_THAT(session.status().message(), HasSubstr("'mine'"));
+  EXPECT_THAT(session.status().message(), HasSubstr("Cube"));
 }
 
 TEST(OpRegistry, FindsWhatWasAdded) {

@@ -68,7 +68,7 @@ TEST_F(ScopeTest, AMalformedDeviceNamesTheLine) {
   const Scope scope = root_.Device("/gpu:x");
   EXPECT_THAT(graph_.status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("Malformed device specification '/gpu:x'")));
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("scope_test.cc:" + std::to_string(line)));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("scope_test.cc:" + std::to_string(line)));
   EXPECT_FALSE(ops::Const(scope, 1.0f).valid());
 }
 

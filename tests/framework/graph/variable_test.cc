@@ -76,7 +76,7 @@ TEST_F(VariableTest, ErrorsNameTheCallersLine) {
   const auto expect = [](int line, const std::function<void(const Scope&)>& call) {
     Graph graph(BuiltinOps());
     call(Scope(graph));
-    EXPECT_THAT(std::string(graph.status().message()), HasSubstr("variable_test.cc:" + std::to_string(line)));
+    EXPECT_THAT(graph.status().message(), HasSubstr("variable_test.cc:" + std::to_string(line)));
   };
   const Initializer zeros = ZerosInitializer();
   expect(__LINE__, [&](const Scope& root) { GetVariable(root, "", {}, zeros); });

@@ -32,7 +32,7 @@ template <class... Parts>
 void ExpectError(const absl::Status& status, absl::StatusCode code, const Parts&... parts) {
   EXPECT_EQ(status.code(), code) << status;
   for (const std::string& part : {std::string(parts)...}) {
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(part));
+    EXPECT_THAT(status.message(), testing::HasSubstr(part));
   }
 }
 

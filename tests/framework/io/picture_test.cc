@@ -95,7 +95,7 @@ TEST(Picture, ReadsTheNumbersOfMasks) {
   for (const PngOptions& refused :
        {PngOptions{.channels = 1, .bits = 16}, PngOptions{.channels = 3}, PngOptions{.channels = 2}}) {
     const auto mask = DecodePicture(EncodeAnyPng(Random(4 * refused.channels), 2, 2, refused), as_numbers);
-    EXPECT_THAT(std::string(mask.status().message()), HasSubstr("is no mask"));
+    EXPECT_THAT(mask.status().message(), HasSubstr("is no mask"));
   }
 }
 

@@ -220,7 +220,7 @@ TEST_F(SafetensorsDamageTest, AnyBytesAreSurvived) {
     if (bytes.size() >= 8) std::memcpy(&length, bytes.data(), 8);
     const auto header = ParseSafetensorsHeader("file", bytes, bytes.size());
     if (!header.ok()) {
-      EXPECT_THAT(std::string(header.status().message()), HasSubstr("file"));
+      EXPECT_THAT(header.status().message(), HasSubstr("file"));
       continue;
     }
     ++read;

@@ -54,13 +54,13 @@ TEST_P(GpuErrors, NameTheNodeTheDeviceAndTheLineOnce) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   for (const char* part : {"the gradient: the tensor of 'CheckNumerics' had 1 NaN and 0 infinite values among 3",
                            "device:GPU:1", "gpu_errors_test.cc"}) {
-    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+    EXPECT_THAT(status.message(), HasSubstr(part));
   }
   EXPECT_TRUE(step_->Wait().ok());
   ASSERT_TRUE(Run(5).ok());
   EXPECT_THAT(step_->fetched(0).ToDoubles(), ElementsAre(-1, -5, -2));
 
-  EXPECT_THAT(std::string(session_->Run({{x_, Tensor::Of<float>({1, INFINITY, -INFINITY})}}, {y}).status().message()),
+  EXPECT_THAT(session_->Run({{x_, Tensor::Of<float>({1, INFINITY, -INFINITY})}}, {y}).status().message(),
               HasSubstr("had 0 NaN and 2 infinite values"));
   EXPECT_TRUE(session_->Run({{x_, Tensor::Of<float>({1, 2, 3})}}, {y}).ok());
 }
@@ -72,7 +72,7 @@ TEST_P(GpuErrors, OfSeveralNodesOfAStepTheFirstIsReported) {
   Prepare({other});
   ASSERT_TRUE(Run(NAN).ok());
   const absl::Status status = step_->Wait();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("first: "));
+  EXPECT_THAT(status.message(), HasSubstr("first: "));
   EXPECT_TRUE(step_->Wait().ok());
 }
 
@@ -97,7 +97,7 @@ TEST_P(GpuErrors, OfAStepThatUpdatesSaySo) {
   Prepare({}, {update.node});
   ASSERT_TRUE(Run(NAN).ok());
   const absl::Status status = step_->Wait();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("updated variables: restore or initialize them"));
+  EXPECT_THAT(status.message(), HasSubstr("updated variables: restore or initialize them"));
   EXPECT_TRUE(std::isnan(session_->ReadVariable(v)->ToDoubles()[1]));
 }
 

@@ -235,7 +235,7 @@ TEST(NcclPieces, AMissingProcessMeetsTheDeadline) {
     return absl::OkStatus();
   });
   EXPECT_EQ(results[0].code(), absl::StatusCode::kDeadlineExceeded) << results[0];
-  EXPECT_THAT(std::string(results[0].message()), HasSubstr("among the GPUs of 2 processes"));
+  EXPECT_THAT(results[0].message(), HasSubstr("among the GPUs of 2 processes"));
 }
 
 TEST(NcclPieces, AFailureInOneEndsAllProcesses) {
@@ -245,8 +245,8 @@ TEST(NcclPieces, AFailureInOneEndsAllProcesses) {
         if (rank == 0) FailNextGraph(process.gpu(0));
         return process.Run(0, 3);
       });
-  EXPECT_THAT(std::string(results[0].message()), HasSubstr("the graph was not launched"));
-  EXPECT_THAT(std::string(results[1].message()), HasSubstr("the graph was not launched"));
+  EXPECT_THAT(results[0].message(), HasSubstr("the graph was not launched"));
+  EXPECT_THAT(results[1].message(), HasSubstr("the graph was not launched"));
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ TEST(NcclTasks, AMissingTaskMeetsTheDeadline) {
     return rank == 0 ? task.Run() : StandStillUntil(zero_ended);
   });
   EXPECT_EQ(results[0].code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(results[0].message()),
+  EXPECT_THAT(results[0].message(),
               AllOf(HasSubstr("among the GPUs of 2 processes"), HasSubstr("restore or initialize")));
 }
 
@@ -58,7 +58,7 @@ TEST(NcclTasks, AFailureElsewhereEndsAStepWithoutADeadline) {
   const auto results = RunNcclTasks(absl::InfiniteDuration(), [](TowerTask& task, int rank, const auto&) {
     return rank == 0 ? task.Run() : absl::DataLossError("the disk is full");
   });
-  EXPECT_THAT(std::string(results[0].message()), AllOf(HasSubstr("task 1"), HasSubstr("the disk is full")));
+  EXPECT_THAT(results[0].message(), AllOf(HasSubstr("task 1"), HasSubstr("the disk is full")));
 }
 
 // A process that fails between two steps ends, even if the collectives of the last one wait for another process that

@@ -285,7 +285,7 @@ TEST_F(Pieces, SurviveFailuresBetweenThem) {
   for (int run = 1; run <= 4; ++run) {
     fail_in_ = run;
     const absl::Status status = Run(7);
-    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("the link is down"), HasSubstr("AllReduce")));
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("the link is down"), HasSubstr("AllReduce")));
     fail_in_ = 0;
     const FakeGpuLaunches before = Launches(0);
     ExpectToRun(7);

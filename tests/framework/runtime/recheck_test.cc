@@ -276,7 +276,7 @@ TEST_F(RecheckTest, AResultThatChangesBeforeItsLastReaderIsFound) {
   int run = 0;
   const absl::Status status = FirstError(*step, 10, &run);
   EXPECT_EQ(run, 4);
-  EXPECT_THAT(std::string(status.message()),
+  EXPECT_THAT(status.message(),
               AllOf(HasSubstr("the memory of output 0 of node 'made' (op Faulty"),
                     HasSubstr("has changed before its last use"), HasSubstr("node 'last' (op FaultyGradient")));
 }
@@ -377,7 +377,7 @@ TEST_P(RecheckTowers, AWrongGradientIsFoundBeforeItIsAveraged) {
     if (++calls == 2) FlipBit(context.outputs[0], 4 * 9 + 3, 1);
   };
   const absl::Status status = FirstError(*step_, 1);
-  EXPECT_THAT(std::string(status.message()),
+  EXPECT_THAT(status.message(),
               AllOf(HasSubstr("op FaultyGradient"), HasSubstr("tower_0/"), HasSubstr("device:CPU:0]")));
   EXPECT_EQ(session_->ReadVariable(weights_[1])->data<float>()[0], before);
 }
@@ -390,7 +390,7 @@ TEST_P(RecheckTowers, AnAverageThatDiffersAmongTowersIsFound) {
   int run = 0;
   const absl::Status status = FirstError(*step_, 10, &run);
   EXPECT_EQ(run, 4);
-  EXPECT_THAT(std::string(status.message()),
+  EXPECT_THAT(status.message(),
               AllOf(HasSubstr("device:CPU:1 has other bits than output 0 of"), HasSubstr("device:CPU:0. A core")));
 }
 

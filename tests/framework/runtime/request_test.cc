@@ -93,7 +93,7 @@ TEST_F(RequestTest, FedAnotherShape) {
   EXPECT_EQ(Error({{x_, Tensor::Of<float>({1, 2, 3})}}, {y_}),
             "Cannot feed value of shape [3] for Tensor 'x:0', which has shape [?,3]");
   const auto step = session_->Prepare({{x_, {Shape::kUnknown, 3}}}, {y_});
-  EXPECT_THAT(std::string(step.status().message()), HasSubstr("Cannot feed value of shape [?,3]"));
+  EXPECT_THAT(step.status().message(), HasSubstr("Cannot feed value of shape [?,3]"));
 }
 
 TEST_F(RequestTest, FedAnotherDType) {
@@ -202,8 +202,8 @@ TEST_F(RequestTest, AStepThatRunsOutlivesItsPlanInTheCache) {
 
 TEST_F(RequestTest, APreparedStepChecksItsFeeds) {
   const auto step = Prepare({{x_, {1, 3}}}, {y_});
-  EXPECT_THAT(std::string(step->Run().message()), HasSubstr("prepared for 1 feeds, but was given 0"));
-  EXPECT_THAT(std::string(step->Run({Tensor::Zeros(DType::kFloat32, {2, 3})}).message()),
+  EXPECT_THAT(step->Run().message(), HasSubstr("prepared for 1 feeds, but was given 0"));
+  EXPECT_THAT(step->Run({Tensor::Zeros(DType::kFloat32, {2, 3})}).message(),
               HasSubstr("Cannot feed value of shape [2,3] and dtype float32 for Tensor 'x:0', which has shape [1,3]"));
   EXPECT_TRUE(step->Run({value_}).ok());
   EXPECT_THAT(step->fetched(0).ToDoubles(), ElementsAre(-1, -2, -3));
@@ -243,18 +243,17 @@ TEST_F(RequestTest, VariablesAreCheckedToo) {
   const int line = __LINE__ + 1;
   const Variable v = GetVariable(root_, "v", {}, ZerosInitializer());
   const std::string created = absl::StrCat("request_test.cc:", line);
-  EXPECT_THAT(std::string(session_->ReadVariable(v).status().message()), HasSubstr(created));
-  EXPECT_THAT(std::string(session_->Run({v}).status().message()), HasSubstr(created));
-  EXPECT_THAT(std::string(session_->WriteVariable(v, Tensor::Of<float>({1, 2})).message()), HasSubstr(created));
+  EXPECT_THAT(session_->ReadVariable(v).status().message(), HasSubstr(created));
+  EXPECT_THAT(session_->Run({v}).status().message(), HasSubstr(created));
+  EXPECT_THAT(session_->WriteVariable(v, Tensor::Of<float>({1, 2})).message(), HasSubstr(created));
   EXPECT_EQ(session_->ReadVariable(v).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(session_->ReadVariable(v).status().message()),
-              HasSubstr("Attempting to use uninitialized value v"));
+  EXPECT_THAT(session_->ReadVariable(v).status().message(), HasSubstr("Attempting to use uninitialized value v"));
   EXPECT_FALSE(session_->ReadVariable(Variable()).ok());
-  EXPECT_THAT(std::string(session_->WriteVariable(v, Tensor::Of<float>({1, 2})).message()),
+  EXPECT_THAT(session_->WriteVariable(v, Tensor::Of<float>({1, 2})).message(),
               HasSubstr("Cannot write float32 [2] to variable v, which is float32 []"));
   Graph other(registry_);
   const Variable foreign = Counter(Scope(other), "v", 1);
-  EXPECT_THAT(std::string(session_->ReadVariable(foreign).status().message()), HasSubstr("belongs to another graph"));
+  EXPECT_THAT(session_->ReadVariable(foreign).status().message(), HasSubstr("belongs to another graph"));
 }
 
 }  // namespace

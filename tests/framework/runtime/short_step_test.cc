@@ -63,8 +63,8 @@ TEST_F(ShortStep, ErrorsNameTheNodeAndTheStepCanRunAgain) {
   hook_ = [] { return absl::InternalError("on purpose"); };
   const absl::Status status = session_->RunTarget(step_);
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("on purpose")));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("first/Hook"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("/device:CPU:0"));
+  EXPECT_THAT(status.message(), HasSubstr("first/Hook"));
+  EXPECT_THAT(status.message(), HasSubstr("/device:CPU:0"));
   hook_ = [] { return absl::OkStatus(); };
   Initialize();
   Run();

@@ -42,7 +42,7 @@ TEST(StagedTasks, AMissingTaskMeetsTheDeadline) {
   });
   EXPECT_EQ(results[0].code(), absl::StatusCode::kDeadlineExceeded);
   // The thread of GPU 0 waits for the other process, and that of GPU 1 for GPU 0.
-  EXPECT_THAT(std::string(results[0].message()),
+  EXPECT_THAT(results[0].message(),
               AllOf(AnyOf(HasSubstr("no answer before the deadline from task 1"), HasSubstr("exceeded its deadline")),
                     HasSubstr("has been waiting for the other towers in node")));
 }
@@ -51,7 +51,7 @@ TEST(StagedTasks, AFailureElsewhereEndsAStepWithoutADeadline) {
   const auto results = RunStagedTasks(absl::InfiniteDuration(), [](TowerTask& task, int rank, const auto&) {
     return rank == 0 ? task.Run() : absl::DataLossError("the disk is full");
   });
-  EXPECT_THAT(std::string(results[0].message()), AllOf(HasSubstr("task 1"), HasSubstr("the disk is full")));
+  EXPECT_THAT(results[0].message(), AllOf(HasSubstr("task 1"), HasSubstr("the disk is full")));
 }
 
 }  // namespace

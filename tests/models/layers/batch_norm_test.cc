@@ -155,12 +155,12 @@ TEST_F(BatchNormLayer, WithAMomentumOfOneKeepsItsAverages) {
 
 TEST_F(BatchNormLayer, AMomentumOutOfRangeIsAnError) {
   EXPECT_FALSE(BatchNorm(scope_, "bn", Images(2, 2, 3), {.momentum = 2}).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("momentum must be in [0, 1], but is 2"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("momentum must be in [0, 1], but is 2"));
 }
 
 TEST_F(BatchNormLayer, UnknownChannelsAreAnError) {
   EXPECT_FALSE(BatchNorm(scope_, "bn", Images(2, 2, Shape::kUnknown)).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("BatchNorm 'bn' needs an input"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("BatchNorm 'bn' needs an input"));
 }
 
 }  // namespace

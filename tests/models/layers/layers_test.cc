@@ -132,7 +132,7 @@ TEST_F(Layers, TwoLayersOfOneNameShareOnlyOnRequest) {
   ASSERT_TRUE(graph_.status().ok()) << graph_.status();
   EXPECT_THAT(VariableNames(), ElementsAre("dense/weights", "dense/biases"));
   Dense(scope_, "dense", x, 3);
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("dense/weights already exists"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("dense/weights already exists"));
 }
 
 struct BadLayer {
@@ -171,7 +171,7 @@ TEST(LayerErrors, NameTheLayerAndItsInput) {
     const Scope scope = Scope(graph).NameScope("model");
     const Output x = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 8, 8, 3});
     EXPECT_FALSE(bad.build(scope, x).valid());
-    EXPECT_THAT(std::string(graph.status().message()), HasSubstr(bad.message));
+    EXPECT_THAT(graph.status().message(), HasSubstr(bad.message));
   }
 }
 

@@ -84,13 +84,13 @@ TEST_F(Losses, NothingToAddUpIsAnError) {
   const Scope tower = scope_.NameScope("tower_1");
   scope_.NameScope("tower_10").AddToCollection(kLosses, ops::Const(scope_.NameScope("tower_10/"), 1.0f));
   EXPECT_FALSE(TotalLoss(tower).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("holds nothing in the scope 'tower_1/'"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("holds nothing in the scope 'tower_1/'"));
 }
 
 TEST_F(Losses, AVectorIsAnError) {
   scope_.AddToCollection(kLosses, ops::Const(scope_, {1.f, 2.f}));
   EXPECT_FALSE(TotalLoss(scope_).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("is not a scalar but [2]"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("is not a scalar but [2]"));
 }
 
 TEST_F(Losses, MetricsOfKnownLogits) {

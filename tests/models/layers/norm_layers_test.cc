@@ -56,7 +56,7 @@ TEST_F(NormLayers, KeepTheirParametersInFloat32) {
 TEST_F(NormLayers, NameTheLayerThatCannotBeBuilt) {
   const Output x = ops::Placeholder(scope_, DType::kFloat32, {2, 6});
   EXPECT_FALSE(GroupNorm(scope_, "norm", x, 4).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("GroupNorm 'norm' cannot split 6 channels into 4"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("GroupNorm 'norm' cannot split 6 channels into 4"));
 }
 
 TEST_F(Embeddings, AreRowsOfTheTable) {
@@ -75,7 +75,7 @@ TEST_F(Embeddings, AreRowsOfTheTable) {
 TEST_F(Embeddings, RefuseAnEmptyTable) {
   const Output ids = ops::Placeholder(scope_, DType::kInt32, {2});
   EXPECT_FALSE(Embedding(scope_, "words", ids, 0, 3).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("Embedding 'words' has 0 rows of width 3"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("Embedding 'words' has 0 rows of width 3"));
 }
 
 }  // namespace

@@ -47,8 +47,7 @@ inline void ExpectOwnLines(absl::Span<const Call> calls) {
     const Scope scope = Scope(graph).NameScope("mine");
     call.make(scope, Wrong(scope));
     EXPECT_FALSE(graph.status().ok()) << call.text << " took a wrong argument";
-    EXPECT_THAT(std::string(graph.status().message()),
-                testing::HasSubstr(absl::StrCat(Basename(call.file), ":", call.line)))
+    EXPECT_THAT(graph.status().message(), testing::HasSubstr(absl::StrCat(Basename(call.file), ":", call.line)))
         << call.text;
   }
 }

@@ -70,12 +70,12 @@ TEST_F(ImageViews, AreAveragedAsInALoop) {
 TEST_F(ImageViews, OtherNumbersAreErrors) {
   const auto same = [](Output x) { return x; };
   EXPECT_FALSE(AverageOverViews(scope_, Images(4, 4, 1), 3, same).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("has 3 views; expected 1, 2 or 6"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("has 3 views; expected 1, 2 or 6"));
 }
 
 TEST_F(ImageViews, ImagesOfOnePixelAreErrors) {
   EXPECT_FALSE(AverageOverViews(scope_, Images(4, 1, 1), 6, [](Output x) { return x; }).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("at least 2 x 2 pixels"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("at least 2 x 2 pixels"));
 }
 
 }  // namespace

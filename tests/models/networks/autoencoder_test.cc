@@ -122,7 +122,7 @@ TEST_F(VaeTest, NamesWhatDoesNotFit) {
   Graph graph(BuiltinOps());
   const Output x = ops::Placeholder(Scope(graph), DType::kFloat32, {4, 8});
   EXPECT_FALSE(AddVaeLoss(Scope(graph), x, {.latent = 0}).valid());
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("VaeEncoder '' has a code of width 0"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("VaeEncoder '' has a code of width 0"));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST_F(Regression, FindsThePlane) {
 TEST_F(Regression, OtherShapesAreAnError) {
   const LinearModel model = LinearRegression(scope_, Images(2, 2, 3), Labels());
   EXPECT_FALSE(model.loss.valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("not [?,2,2,3] and [?]"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("not [?,2,2,3] and [?]"));
 }
 
 }  // namespace

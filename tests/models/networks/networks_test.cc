@@ -234,7 +234,7 @@ TEST(ResNet, AnotherDepthIsAnError) {
     const Scope scope(graph);
     const Output images = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 32, 32, 3});
     EXPECT_FALSE(ResNet(scope, images, {.depth = depth}).valid());
-    EXPECT_THAT(std::string(graph.status().message()), HasSubstr("expected 6n + 2"));
+    EXPECT_THAT(graph.status().message(), HasSubstr("expected 6n + 2"));
   }
 }
 

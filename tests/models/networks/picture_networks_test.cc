@@ -61,12 +61,12 @@ TEST_F(PictureNetworkErrors, SaysWhatIsWrong) {
   EXPECT_EQ(FindPictureNetwork("resnet51"), nullptr);
   ASSERT_NE(FindPictureNetwork("vit_s16"), nullptr);
   EXPECT_FALSE(DeepResNet(scope_, Images(32, 32, 3), 51).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), testing::HasSubstr("has depth 51; expected 18, 34"));
+  EXPECT_THAT(graph_.status().message(), testing::HasSubstr("has depth 51; expected 18, 34"));
 }
 
 TEST_F(PictureNetworkErrors, TransformersTakeWholePatches) {
   EXPECT_FALSE(VisionTransformerS16(scope_, Images(40, 32, 3)).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), testing::HasSubstr("a multiple of 16"));
+  EXPECT_THAT(graph_.status().message(), testing::HasSubstr("a multiple of 16"));
 }
 
 }  // namespace

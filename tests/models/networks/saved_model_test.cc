@@ -236,26 +236,26 @@ TEST_F(SavedModelTest, SaysWhatItCannotSave) {
   const Output updated = ops::AssignAdd(scope_, v, x);
   const Output exchanged = ops::AllReduceSum(scope_, {.group = "group", .size = 1}, {x})[0];
   Start();
-  EXPECT_THAT(std::string(Save({{"x", x}}, {{"sum", sum}}).message()),
+  EXPECT_THAT(Save({{"x", x}}, {{"sum", sum}}).message(),
               AllOf(HasSubstr("'Placeholder_1'"), HasSubstr("output 'sum' needs"), HasSubstr("saved_model_test.cc")));
-  EXPECT_THAT(std::string(Save({{"x", x}}, {{"v", updated}}).message()), HasSubstr("updates a variable"));
-  EXPECT_THAT(std::string(Save({{"x", x}}, {{"y", exchanged}}).message()), HasSubstr("exchanges values"));
-  EXPECT_THAT(std::string(Save({{"x", sum}}, {{"y", sum}}).message()), HasSubstr("no placeholder"));
-  EXPECT_THAT(std::string(Save({{"x", x}, {"x", other}}, {{"y", sum}}).message()), HasSubstr("name 'x'"));
-  EXPECT_THAT(std::string(Save({{"", x}}, {{"y", sum}}).message()), HasSubstr("no name"));
-  EXPECT_THAT(std::string(Save({{"x", x}, {"other", other}}, {{"\xff", sum}}).message()), HasSubstr("UTF-8"));
-  EXPECT_THAT(std::string(Save({{"x", x}}, {{"y", Output()}}).message()), HasSubstr("invalid"));
-  EXPECT_THAT(std::string(Save({{"x", x}}, {}).message()), HasSubstr("needs an output"));
+  EXPECT_THAT(Save({{"x", x}}, {{"v", updated}}).message(), HasSubstr("updates a variable"));
+  EXPECT_THAT(Save({{"x", x}}, {{"y", exchanged}}).message(), HasSubstr("exchanges values"));
+  EXPECT_THAT(Save({{"x", sum}}, {{"y", sum}}).message(), HasSubstr("no placeholder"));
+  EXPECT_THAT(Save({{"x", x}, {"x", other}}, {{"y", sum}}).message(), HasSubstr("name 'x'"));
+  EXPECT_THAT(Save({{"", x}}, {{"y", sum}}).message(), HasSubstr("no name"));
+  EXPECT_THAT(Save({{"x", x}, {"other", other}}, {{"\xff", sum}}).message(), HasSubstr("UTF-8"));
+  EXPECT_THAT(Save({{"x", x}}, {{"y", Output()}}).message(), HasSubstr("invalid"));
+  EXPECT_THAT(Save({{"x", x}}, {}).message(), HasSubstr("needs an output"));
   EXPECT_FALSE(fs::exists(path_));
 }
 
 TEST_F(SavedModelTest, SaysWhichInputDoesNotFit) {
   SaveMlp();
   ASSERT_OK_AND_ASSIGN(const SavedModel model, Open());
-  EXPECT_THAT(std::string(model.Run({Random({2, 4})}).status().message()),
+  EXPECT_THAT(model.Run({Random({2, 4})}).status().message(),
               AllOf(HasSubstr("'x' is float32 [2,4]"), HasSubstr("must be float32 [?,3]")));
-  EXPECT_THAT(std::string(model.Run({Classes(3, 2)}).status().message()), HasSubstr("'x' is int32"));
-  EXPECT_THAT(std::string(model.Run({}).status().message()), HasSubstr("takes 1 inputs, but 0"));
+  EXPECT_THAT(model.Run({Classes(3, 2)}).status().message(), HasSubstr("'x' is int32"));
+  EXPECT_THAT(model.Run({}).status().message(), HasSubstr("takes 1 inputs, but 0"));
 }
 
 // Each byte is covered by a checksum, or by the format's own rules.
@@ -299,7 +299,7 @@ TEST_F(SavedModelTest, SaysWhatIsWrongWithADescription) {
   EXPECT_THAT(error("\"float32\"", deep), HasSubstr("is array, which is no dtype"));
   EXPECT_THAT(error("{", "["), HasSubstr("has no version"));
   ASSERT_TRUE(io::WriteSafetensors(path_, tensors).ok());
-  EXPECT_THAT(std::string(Open().status().message()), HasSubstr("is no saved model"));
+  EXPECT_THAT(Open().status().message(), HasSubstr("is no saved model"));
 }
 
 }  // namespace

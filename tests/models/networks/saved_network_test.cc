@@ -160,8 +160,7 @@ TEST_F(SavedNetwork, SaysWhatDoesNotFit) {
   EXPECT_THAT(error({{"image", images_}, {"more", images_}}), HasSubstr("no input 'more'"));
   EXPECT_THAT(error({{"image", logits_}}), HasSubstr("float32 [?,16,16,3], but was given"));
   const Scope used = scope_;
-  EXPECT_THAT(std::string(BuildSavedModel(used, contents, {{"image", images_}}).status().message()),
-              HasSubstr("already exists"));
+  EXPECT_THAT(BuildSavedModel(used, contents, {{"image", images_}}).status().message(), HasSubstr("already exists"));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ TEST_F(TextEncoderTest, SeesBothSidesButNoPadding) {
 
 TEST_F(TextEncoderTest, NamesWhatIsWrong) {
   TextEncoder(scope_, ops::Placeholder(scope_, DType::kInt32, {2, 10}), {}, {}, kSmallEncoder);
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("has learned positions for 9 tokens"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("has learned positions for 9 tokens"));
 }
 
 constexpr char kBertScript[] = R"(

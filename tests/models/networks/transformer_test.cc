@@ -200,7 +200,7 @@ TEST_F(TransformerTest, LayersNameWhatDoesNotFit) {
   EXPECT_EQ(error({Shape::kUnknown, Shape::kUnknown, 24}, {}), "");
   Graph graph(BuiltinOps());
   Transformer(Scope(graph), ops::Placeholder(Scope(graph), DType::kInt32, {2, 9}), kTiny);
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("has learned positions for 8 tokens"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("has learned positions for 8 tokens"));
 }
 
 }  // namespace

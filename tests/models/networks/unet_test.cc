@@ -45,7 +45,7 @@ TEST_F(UNetTest, LooksAroundEachPixel) {
 
 TEST_F(UNetTest, SaysWhatIsWrong) {
   EXPECT_FALSE(UNet(scope_, Images(24, 32, 3)).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), testing::HasSubstr("are multiples of 16"));
+  EXPECT_THAT(graph_.status().message(), testing::HasSubstr("are multiples of 16"));
 }
 
 }  // namespace

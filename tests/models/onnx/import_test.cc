@@ -351,16 +351,14 @@ TEST_F(OnnxImport, NamesWhatIsNotCovered) {
   EXPECT_EQ(with("Relu", [](NodeProto& node) { node.set_domain("com.microsoft"); }).code(),
             absl::StatusCode::kUnimplemented);
   EXPECT_THAT(Message(), HasSubstr("com.microsoft"));
-  EXPECT_THAT(
-      std::string(with("Cast", [](NodeProto& node) { Attribute(node, "to").set_i(TensorProto::STRING); }).message()),
-      HasSubstr("element type 8"));
-  EXPECT_THAT(std::string(with("Pad", [](NodeProto& node) { Attribute(node, "mode").set_s("reflect"); }).message()),
+  EXPECT_THAT(with("Cast", [](NodeProto& node) { Attribute(node, "to").set_i(TensorProto::STRING); }).message(),
+              HasSubstr("element type 8"));
+  EXPECT_THAT(with("Pad", [](NodeProto& node) { Attribute(node, "mode").set_s("reflect"); }).message(),
               HasSubstr("mode 'reflect'"));
-  EXPECT_THAT(std::string(with("MaxPool", [](NodeProto& node) { Ints(node, "kernel_shape", {2}); }).message()),
-              HasSubstr("2 axes"));
+  EXPECT_THAT(with("MaxPool", [](NodeProto& node) { Ints(node, "kernel_shape", {2}); }).message(), HasSubstr("2 axes"));
   EXPECT_EQ(with("Reshape", [](NodeProto& node) { node.add_input("x"); }).code(), absl::StatusCode::kUnimplemented);
   Opset(6);
-  EXPECT_THAT(std::string(with("Relu").message()), HasSubstr("opset 6"));
+  EXPECT_THAT(with("Relu").message(), HasSubstr("opset 6"));
 }
 
 // Forms of a resize, and attributes of others, that would give other numbers.
@@ -401,7 +399,7 @@ TEST_F(OnnxImport, RefusesMalformedFiles) {
   ASSERT_TRUE(io::WriteFile(File("text.onnx"), "no model at all").ok());
   EXPECT_EQ(ImportOnnx(File("text.onnx"), File("y")).status().code(), absl::StatusCode::kDataLoss);
   ASSERT_TRUE(io::WriteFile(File("empty.onnx"), "").ok());
-  EXPECT_THAT(std::string(ImportOnnx(File("empty.onnx"), File("y")).status().message()), HasSubstr("no graph"));
+  EXPECT_THAT(ImportOnnx(File("empty.onnx"), File("y")).status().message(), HasSubstr("no graph"));
 
   EXPECT_THAT(Message(), HasSubstr("no graph"));
   Input("x", {-1, 2});

@@ -63,7 +63,7 @@ TEST(Batch, NamesTheFieldsThereAreAndTheLineThatAsks) {
   const Batch batch(Scope(graph).NameScope("tower_1"), kFields);
   const Output missing = batch["users"];
   EXPECT_FALSE(missing.valid());
-  EXPECT_THAT(std::string(graph.status().message()),
+  EXPECT_THAT(graph.status().message(),
               AllOf(HasSubstr("no field 'users'; an example has user int64 [], pair float32 [2], mask bool [3,1]"),
                     HasSubstr("tower_1/"), HasSubstr("batch_test.cc:")));
   EXPECT_FALSE(Batch()["user"].valid());
@@ -72,7 +72,7 @@ TEST(Batch, NamesTheFieldsThereAreAndTheLineThatAsks) {
 TEST(Batch, RefusesFieldsThatCannotBe) {
   Graph graph(BuiltinOps());
   EXPECT_FALSE(Batch(Scope(graph), {{"x", DType::kFloat32, {}}, {"x", DType::kInt32, {}}})["x"].valid());
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("two fields have the name 'x'"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("two fields have the name 'x'"));
 }
 
 // A model that uses integers, a matrix and a mask of each example, fed by hand; one field is used by nothing.

@@ -152,7 +152,7 @@ TEST(ImagesInStep, NeedTheirPositions) {
   const auto input = data::Prefetcher::Create(*dataset, OptionsOf(random, AugmentBy::kStep)).value();
   Graph graph(BuiltinOps());
   const Batch batch(Scope(graph), input->fields().subspan(0, 2));
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("no field 'position_in_data'"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("no field 'position_in_data'"));
 }
 
 }  // namespace

@@ -144,8 +144,7 @@ TEST(LossWeight, EachInSeriesIsCheckedBeforeTheUpdate) {
                                     {step.towers[0].first_example, Tensor::Of<int64_t>({tower}, {})}}),
                 absl::OkStatus());
     }
-    EXPECT_THAT(std::string(session->RunTarget(step.update).message()),
-                HasSubstr("The loss of tower 1 has the weight "));
+    EXPECT_THAT(session->RunTarget(step.update).message(), HasSubstr("The loss of tower 1 has the weight "));
     EXPECT_EQ(session->ReadVariable(graph.FindVariable("w", 0))->scalar<float>(), 1);
   }
 }

@@ -153,7 +153,7 @@ TEST_F(Towers, WithoutAnyExampleFailAndChangeNothing) {
 TEST_F(Towers, ThatAreIndependentNeedExamplesEach) {
   Training training = Start(2, {.variable_update = VariableUpdate::kIndependent});
   const auto loss = Step(training, Random({1, kHeight, kWidth, kChannels}), Classes(1, 3), {1, 0});
-  EXPECT_THAT(std::string(loss.status().message()), HasSubstr("Tower 1 was fed no example"));
+  EXPECT_THAT(loss.status().message(), HasSubstr("Tower 1 was fed no example"));
   EXPECT_TRUE(Step(training, Random({2, kHeight, kWidth, kChannels}), Classes(2, 3), {1, 1}).ok());
 }
 
@@ -161,7 +161,7 @@ TEST_F(Towers, ThatAreIndependentCannotSynchronise) {
   ReplicateTowers(scope_, devices_, ClassifiedFields({kHeight, kWidth, kChannels}), Loss,
                   optim::GradientDescent({.learning_rate = 1}),
                   {.variable_update = VariableUpdate::kIndependent, .batch_norm = BatchNormPolicy::kSynchronised});
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("'independent' does not average"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("'independent' does not average"));
 }
 
 TEST_F(Towers, RefuseOptionsOutOfRange) {
@@ -182,7 +182,7 @@ TEST_F(Towers, ErrorsNameTheModelsOwnLine) {
     return ops::MatMul(tower, batch["image"], batch["image"]);
   };
   ReplicateTowers(scope_, devices_, ClassifiedFields({2, 3}), model, optim::GradientDescent({.learning_rate = 1}));
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("replicate_towers_test.cc:" + std::to_string(line)));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("replicate_towers_test.cc:" + std::to_string(line)));
 }
 
 TEST_F(Towers, AreThereAfterAnError) {
@@ -194,14 +194,14 @@ TEST_F(Towers, AreThereAfterAnError) {
   ASSERT_EQ(step.towers.size(), devices_.TowerDevices().size());
   EXPECT_FALSE(step.towers[0].loss.valid());
   EXPECT_FALSE(step.global_step.valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("no model today"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("no model today"));
 
   Graph no_devices(BuiltinOps()), no_model(BuiltinOps());
   EXPECT_EQ(ReplicateTowers(Scope(no_devices), DeviceSet(), ClassifiedFields({2, 3}), failing, descent).towers.size(),
             1u);
-  EXPECT_THAT(std::string(no_devices.status().message()), HasSubstr("the DeviceSet is empty"));
+  EXPECT_THAT(no_devices.status().message(), HasSubstr("the DeviceSet is empty"));
   ReplicateTowers(Scope(no_model), devices_, ClassifiedFields({2, 3}), nullptr, descent);
-  EXPECT_THAT(std::string(no_model.status().message()), HasSubstr("needs a model function, not null"));
+  EXPECT_THAT(no_model.status().message(), HasSubstr("needs a model function, not null"));
 }
 
 TEST_F(Towers, AllGetALearningRateThatIsFed) {

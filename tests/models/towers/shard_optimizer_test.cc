@@ -194,7 +194,7 @@ TEST(ShardedOptimizer, ASnapshotOfSomePartsIsRefused) {
   const absl::Status twice = snapshot.Take(*run.session, parts);
   EXPECT_EQ(twice.code(), absl::StatusCode::kFailedPrecondition) << twice;
   const std::vector<SlotPart> foreign = {{"no/such/slot", 0, Tensor(DType::kFloat32, {1})}};
-  EXPECT_THAT(std::string(snapshot.Take(*run.session, foreign).message()), HasSubstr("no/such/slot"));
+  EXPECT_THAT(snapshot.Take(*run.session, foreign).message(), HasSubstr("no/such/slot"));
 }
 
 TEST(ShardedOptimizer, RefusesRulesThatNeedWholeVariables) {
@@ -242,7 +242,7 @@ TEST(ShardedOptimizer, PartsOfAVariableHaveOneUpdateAndTheirOwnSlots) {
   EXPECT_TRUE(optim::Slot(scope, first, "Momentum", 0).valid());
   EXPECT_TRUE(optim::Slot(scope, SliceOfVariable(scope, v, 0, 64), "Momentum", 0).valid());
   EXPECT_FALSE(optim::Slot(scope, second, "Momentum", 0).valid());
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("v/Momentum of replica 0 is that of another part"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("v/Momentum of replica 0 is that of another part"));
 
   Graph other(BuiltinOps());
   const Scope root(other);
@@ -251,7 +251,7 @@ TEST(ShardedOptimizer, PartsOfAVariableHaveOneUpdateAndTheirOwnSlots) {
   EXPECT_TRUE(optim::IsWeight(part));
   const Output gradient = ops::Fill(root, {64}, 1), all = ops::Fill(root, {4, 32}, 1);
   optim::ApplyUpdates(root, optim::GradientDescent({.learning_rate = 1}), {{gradient, part}, {all, w}});
-  EXPECT_THAT(std::string(other.status().message()), HasSubstr("w would be updated twice"));
+  EXPECT_THAT(other.status().message(), HasSubstr("w would be updated twice"));
   Graph third(BuiltinOps());
   EXPECT_FALSE(SliceOfVariable(Scope(third), Variable(), 0, 1).valid());
 }
@@ -261,7 +261,7 @@ TEST(ShardedOptimizer, GathersOnlyPartsOfItsTower) {
   const Output x = ops::Fill(Scope(graph), {16}, 1);
   const ops::CollectiveOptions tower{.group = "g", .rank = 1, .size = 2};
   EXPECT_EQ(ops::AllGather(Scope(graph), tower, {x}, {Shape{40}}).size(), 1u);
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("part 0 has shape [16], but tower 1 has 8 elements"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("part 0 has shape [16], but tower 1 has 8 elements"));
 }
 
 TEST(ShardedOptimizer, NeedsReplicatedVariables) {
@@ -271,7 +271,7 @@ TEST(ShardedOptimizer, NeedsReplicatedVariables) {
     options.variable_update = update;
     const absl::Status status =
         run.Open(DeviceSet::Open("cpu:2"), optim::GradientDescent({.learning_rate = 0.1}), options);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("needs variable update 'replicated'"));
+    EXPECT_THAT(status.message(), HasSubstr("needs variable update 'replicated'"));
   }
 }
 

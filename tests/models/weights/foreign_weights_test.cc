@@ -196,7 +196,7 @@ TEST_F(ForeignWeights, LeavesOthersAsTheyAre) {
 
 TEST_F(ForeignWeights, SaysWhatDoesNotFit) {
   Add("layer1.0.conv1.weight", {64, 64, 3});
-  EXPECT_THAT(std::string(OurWeights(theirs_, network_).status().message()),
+  EXPECT_THAT(OurWeights(theirs_, network_).status().message(),
               HasSubstr("'layer1.0.conv1.weight' has shape [64,64,3]; expected 4 dimensions"));
 }
 
@@ -215,11 +215,11 @@ TEST_F(ForeignWeights, InSeveralFiles) {
   ASSERT_EQ(both.size(), 2u);
   EXPECT_TRUE(SameBits(Named(both, "a"), a));
   EXPECT_TRUE(SameBits(Named(both, "b"), b));
-  EXPECT_THAT(std::string(read(R"({"weight_map": {"c": "1.safetensors"}})").status().message()),
+  EXPECT_THAT(read(R"({"weight_map": {"c": "1.safetensors"}})").status().message(),
               HasSubstr("1.safetensors has no 'c'"));
-  EXPECT_THAT(std::string(read(R"({"weight_map": {"c": "../1.safetensors"}})").status().message()),
+  EXPECT_THAT(read(R"({"weight_map": {"c": "../1.safetensors"}})").status().message(),
               HasSubstr("does not name a file beside it"));
-  EXPECT_THAT(std::string(read("[]").status().message()), HasSubstr("no \"weight_map\""));
+  EXPECT_THAT(read("[]").status().message(), HasSubstr("no \"weight_map\""));
   EXPECT_FALSE(read(R"({"weight_map": {"c": "3.safetensors"}})").ok());
 }
 

@@ -186,8 +186,7 @@ TEST_F(AttentionTest, NamesWhatDoesNotFit) {
   EXPECT_THAT(error({2, 5, 4, 8}, {2, 6, 4, 8}, {}, -1), HasSubstr("scale must be finite and not negative, but is -1"));
   Graph graph(BuiltinOps());
   SelfAttention(Scope(graph), Placeholder(Scope(graph), DType::kFloat32, {2, 5, 4, 8}), 2);
-  EXPECT_THAT(std::string(graph.status().message()),
-              HasSubstr("has no heads for queries beside two times kv_heads, 2"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("has no heads for queries beside two times kv_heads, 2"));
 }
 
 TEST(Rotary, KeepsScoresThatDependOnTheDistanceOnly) {

@@ -81,7 +81,7 @@ TEST_P(AllReduceGradient, OfOneTowerIsItsOwn) {
 
 TEST_P(AllReduceGradient, OfABroadcastIsAnError) {
   const auto slopes = Slopes(Reduction::kBroadcast, GetParam(), kTowers);
-  EXPECT_THAT(std::string(slopes.status().message()), HasSubstr("No gradient flows through the broadcast 'AllReduce'"));
+  EXPECT_THAT(slopes.status().message(), HasSubstr("No gradient flows through the broadcast 'AllReduce'"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, AllReduceGradient, ::testing::Values("cpu:1", "cpu:2", "cpu:3"),

@@ -48,7 +48,7 @@ TEST_F(ExtentsTest, ThatCannotBeAreErrorsOfThePlan) {
   const Output x = Placeholder(scope_, DType::kFloat32, {-1});
   const Output y = Reshape(scope_, x, {Extent::Of(x, 0) / 2, 2});
   const auto result = Run(x, Tensor(DType::kFloat32, {5}), y);
-  EXPECT_THAT(std::string(result.status().message()), HasSubstr("the extent 5 cannot be divided by 2"));
+  EXPECT_THAT(result.status().message(), HasSubstr("the extent 5 cannot be divided by 2"));
 }
 
 TEST_F(ExtentsTest, OfAnAxisThatIsMissingAreAnError) {
@@ -60,7 +60,7 @@ TEST_F(ExtentsTest, OfAnAxisThatIsMissingAreAnError) {
 TEST_F(ExtentsTest, TakeNoSecondOneToInfer) {
   const Output x = Placeholder(scope_, DType::kFloat32, {-1});
   EXPECT_FALSE(Reshape(scope_, x, {Extent::Of(x, 0), -1, -1}).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("only Reshape infers one"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("only Reshape infers one"));
 }
 
 TEST_F(ExtentsTest, OfNoiseMayBeThoseOfTheBatch) {

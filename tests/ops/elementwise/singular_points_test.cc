@@ -133,7 +133,7 @@ TEST_F(SingularPoints, L2Normalize) {
   ExpectValues(Values(L2Normalize(scope_, Of({1e-14, 0}), {}, 1e-12)), {1e-2, 0}, 1e-12);
   ExpectValues(Values(L2Normalize(scope_, Of({1e-310, 0}), {}, 0)), {1, 0});
   EXPECT_FALSE(L2Normalize(scope_.Named("n"), x, 1, -1).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("epsilon must be in [0, 1], but is -1"));
+  EXPECT_THAT(graph_.status().message(), HasSubstr("epsilon must be in [0, 1], but is -1"));
 }
 
 // The way out that array.h gives.

@@ -140,8 +140,7 @@ TEST(Softmax, RefusesATemperatureThatIsNotPositiveOrHasNoReciprocal) {
     Graph graph(BuiltinOps());
     const Scope scope(graph);
     Softmax(scope, Const(scope, {1.f}), {.temperature = temperature});
-    EXPECT_THAT(std::string(graph.status().message()),
-                HasSubstr("temperature must be positive (at least 1e-38), but is "))
+    EXPECT_THAT(graph.status().message(), HasSubstr("temperature must be positive (at least 1e-38), but is "))
         << temperature;
   }
 }
@@ -157,7 +156,7 @@ TEST(Normalizations, RefuseAnEpsilonThatIsNegativeOrNoNumber) {
       } else {
         BatchNorm(scope, x, of, of, epsilon);
       }
-      EXPECT_THAT(std::string(graph.status().message()), HasSubstr("epsilon must be finite and at least 0, but is "))
+      EXPECT_THAT(graph.status().message(), HasSubstr("epsilon must be finite and at least 0, but is "))
           << (layer ? "layer" : "batch") << " normalization with " << epsilon;
     }
   }
@@ -191,7 +190,7 @@ TEST(ClipByValue, NeedsAnOrder) {
   Graph graph(BuiltinOps());
   const Scope scope(graph);
   ClipByValue(scope.Named("clip"), Const(scope, {1.f}), 2, 1);
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("'clip' (op ClipByValue): low 2 is above high 1"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("'clip' (op ClipByValue): low 2 is above high 1"));
 }
 
 TEST(CheckNumerics, NamesTheNodeAndCounts) {
@@ -202,8 +201,8 @@ TEST(CheckNumerics, NamesTheNodeAndCounts) {
   const Output bad = CheckNumerics(scope, Const(scope, {1.f, kNaN, kInfinity, -kInfinity, 0.f}), "logits");
   const auto value = Value(bad);
   ASSERT_FALSE(value.ok());
-  EXPECT_THAT(std::string(value.status().message()), HasSubstr("logits: the tensor of 'CheckNumerics"));
-  EXPECT_THAT(std::string(value.status().message()), HasSubstr("had 1 NaN and 2 infinite values among 5"));
+  EXPECT_THAT(value.status().message(), HasSubstr("logits: the tensor of 'CheckNumerics"));
+  EXPECT_THAT(value.status().message(), HasSubstr("had 1 NaN and 2 infinite values among 5"));
 }
 
 }  // namespace

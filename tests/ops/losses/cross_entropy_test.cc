@@ -35,7 +35,7 @@ TEST(SparseSoftmaxCrossEntropy, WantsOneLabelPerExample) {
   Graph graph(BuiltinOps());
   const Scope scope(graph);
   SparseSoftmaxCrossEntropy(scope, Const(scope, Tensor::Zeros(DType::kFloat32, {4, 3})), Const(scope, {0, 1, 2}));
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("logits [4,3] need labels [4], not [3]"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("logits [4,3] need labels [4], not [3]"));
 }
 
 TEST(SparseSoftmaxCrossEntropy, EqualsTheDenseOneOnOneHotLabels) {
@@ -145,7 +145,7 @@ TEST(SparseSoftmaxCrossEntropy, IgnoresOneLabelAtMost) {
   const Scope scope(graph);
   scope.Add("SparseSoftmaxCrossEntropyWithLogits", {Const(scope, {1.0, 1.0}, {1, 2}), Const(scope, {1})},
             {{"U", DType::kFloat64}, {"ignore_label", std::vector<int64_t>{0, 1}}});
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("ignore_label must be one label or none"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("ignore_label must be one label or none"));
 }
 
 // One loss in 16 bits would lose what a mean over many examples shows.
@@ -168,7 +168,7 @@ TEST(SparseSoftmaxCrossEntropy, NamesTheTypeOfLosses) {
   const Scope scope(graph);
   scope.Add("SparseSoftmaxCrossEntropyWithLogits", {Const(scope, {1.0f, 1.0f}, {1, 2}), Const(scope, {1})},
             {{"U", DType::kFloat64}});
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("losses of float32 logits are float32, not float64"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("losses of float32 logits are float32, not float64"));
 }
 
 TEST(SoftmaxCrossEntropy, AnImpossibleClassWithoutLabelCostsNothing) {

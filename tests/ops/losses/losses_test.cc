@@ -58,11 +58,11 @@ TEST(Losses, RefuseWhatDoesNotFit) {
   Graph graph(BuiltinOps());
   const Scope scope(graph);
   EXPECT_FALSE(HuberLoss(scope.Named("loss"), Const(scope, {1.f}), Const(scope, {1.f}), -2).valid());
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("delta must be positive, but is -2"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("delta must be positive, but is -2"));
   Graph other(BuiltinOps());
   const Scope there(other);
   EXPECT_FALSE(MeanSquaredLoss(there, Const(there, {1.f}), Const(there, {1.f, 2.f})).valid());
-  EXPECT_THAT(std::string(other.status().message()), HasSubstr("needs two tensors of one shape and dtype"));
+  EXPECT_THAT(other.status().message(), HasSubstr("needs two tensors of one shape and dtype"));
 }
 
 TEST(Norms, OfZerosAndNaN) {
@@ -85,7 +85,7 @@ TEST(GroupNorm, RefusesGroupsOfDifferentSizes) {
   const Scope scope(graph);
   const Output one = Const(scope, {1.f, 1.f, 1.f});
   GroupNorm(scope, Const(scope, Tensor::Zeros(DType::kFloat32, {2, 3})), one, one, 2);
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("cannot split 3 channels into 2 groups"));
+  EXPECT_THAT(graph.status().message(), HasSubstr("cannot split 3 channels into 2 groups"));
 }
 
 }  // namespace

@@ -147,13 +147,13 @@ TEST(ConvolutionErrors, NameWhatIsWrong) {
   EXPECT_EQ(Conv2DForward(shape).status().code(), absl::StatusCode::kInvalidArgument);
   shape = good;
   shape.r = 5;
-  EXPECT_THAT(std::string(Conv2DForward(shape).status().message()), HasSubstr("[1,4,4,4] * [5,3,4,4]"));
+  EXPECT_THAT(Conv2DForward(shape).status().message(), HasSubstr("[1,4,4,4] * [5,3,4,4]"));
   shape = good;
   shape.groups = 3;
-  EXPECT_THAT(std::string(Conv2DBackwardWeights(shape).status().message()), HasSubstr("multiple of the groups, 3"));
+  EXPECT_THAT(Conv2DBackwardWeights(shape).status().message(), HasSubstr("multiple of the groups, 3"));
   shape = good;
   shape.dtype = DType::kFloat64;
-  EXPECT_THAT(std::string(Conv2DBackwardData(shape).status().message()), HasSubstr("float64"));
+  EXPECT_THAT(Conv2DBackwardData(shape).status().message(), HasSubstr("float64"));
 }
 
 TEST(ConvolutionThreads, RunsWithTheThreadsThatItWasMadeFor) {

@@ -156,9 +156,9 @@ TEST(MatrixProductErrors, NameWhatIsWrong) {
   EXPECT_EQ(MatMul({{2}, {3}, 1, 1, 1}).status().code(), absl::StatusCode::kInvalidArgument);
   MatMulShape shape{{}, {}, 2, 2, 2};
   shape.output_dtype = DType::kBFloat16;
-  EXPECT_THAT(std::string(MatMul(shape).status().message()), HasSubstr("a bfloat16 result"));
+  EXPECT_THAT(MatMul(shape).status().message(), HasSubstr("a bfloat16 result"));
   shape.dtype = shape.output_dtype = DType::kFloat64;
-  EXPECT_THAT(std::string(MatMul(shape).status().message()), HasSubstr("float64"));
+  EXPECT_THAT(MatMul(shape).status().message(), HasSubstr("float64"));
 }
 
 }  // namespace

@@ -273,7 +273,7 @@ TEST_F(RandomTest, VariablesStartAlikeInAllReplicas) {
 
 TEST_F(RandomTest, Errors) {
   EXPECT_FALSE(RandomNormal(root_, {Shape::kUnknown, 2}).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), ::testing::HasSubstr("fully known"));
+  EXPECT_THAT(graph_.status().message(), ::testing::HasSubstr("fully known"));
   Graph graph(BuiltinOps());
   const Output empty_range = RandomUniformInt(Scope(graph), {2}, 3, 3);
   EXPECT_FALSE(RunOp(empty_range.node->op(), empty_range.node->attrs(), {}).ok());

@@ -288,7 +288,7 @@ TEST(TrainingTest, ShapesMustAgree) {
   const Variable rate = GetVariable(root, "rate", {}, NormalInitializer(1));
   EXPECT_TRUE(ApplyMomentum(root, v, v, rate, v).valid());
   EXPECT_FALSE(ApplyMomentum(root, v, a, rate, v).valid());
-  EXPECT_THAT(std::string(graph.status().message()),
+  EXPECT_THAT(graph.status().message(),
               ::testing::AllOf(::testing::HasSubstr("'accumulator' has shape [3]"), ::testing::HasSubstr("[2,3]")));
 }
 
@@ -319,7 +319,7 @@ TEST(TrainingTest, TheLearningRateIsAFloat32Scalar) {
   Scope root(graph);
   const Variable v = GetVariable(root, "v", {2}, NormalInitializer(1));
   EXPECT_FALSE(ApplyGradientDescent(root, v, v, v).valid());
-  EXPECT_THAT(std::string(graph.status().message()), ::testing::HasSubstr("'learning_rate' has shape [2]"));
+  EXPECT_THAT(graph.status().message(), ::testing::HasSubstr("'learning_rate' has shape [2]"));
 }
 
 }  // namespace
