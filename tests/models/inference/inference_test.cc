@@ -1,6 +1,7 @@
 // The C++ and with it the C interface of libbelfry_inference, in a program that links nothing else of Belfry.
 #include "models/inference/belfry_inference.hpp"
-#include "tests/main/testing.h"
+
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
