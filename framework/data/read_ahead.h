@@ -2,10 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -13,29 +11,22 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "framework/base/mutex.h"
-#include "framework/data/batch_source.h"
+#include "framework/data/ring/batch_ring.h"
 
 namespace belfry::data {
 
 // The batches of another source, in their order. A thread calls the source's Next, and gives batches back to it, while
-// those before are trained on. For a BucketBatcher or a source of one's own; a Prefetcher has threads itself. The
-// destructor waits for the batch that is being made. Thread-safe, as a Prefetcher is.
-class ReadAhead final : public BatchSource {
+// those before are trained on. For a BucketBatcher or a source of one's own; a Prefetcher has threads itself. Next
+// returns an error of the source when its batch is reached, and at every later call. Resume moves the source; if that
+// fails, Next returns its error. The destructor waits for the batch that is being made. Thread-safe, as a Prefetcher
+// is.
+class ReadAhead final : public BatchRing {
  public:
   // Starts reading at once. `source` must outlive the result, must lend depth + 1 batches besides those handed out
   // here, and must not be used by others. InvalidArgument: a depth outside [1, 1024]. ResourceExhausted if the system
   // has no threads left.
   static absl::StatusOr<std::unique_ptr<ReadAhead>> Create(BatchSource& source, int depth = 3);
-  ~ReadAhead() override;
-  ReadAhead(const ReadAhead&) = delete;
-  ReadAhead& operator=(const ReadAhead&) = delete;
-
-  // The source's next batch, waiting for it if necessary. An error of the source, when its batch is reached, and at
-  // every later call.
-  absl::StatusOr<Batch> Next() override;
-  Position position() const override;
-  // Drops what was made ahead and moves the source. After an error Next returns that, too.
-  absl::Status Resume(const io::Metadata& saved) override;
+  ~ReadAhead() override { Stop(); }
 
   // The source's. PutPosition and Settings wait for the batch that is being made.
   absl::Span<const Field> fields() const override { return source_.fields(); }
@@ -49,30 +40,20 @@ class ReadAhead final : public BatchSource {
   absl::StatusOr<std::vector<std::string>> Settings() const override;
 
  private:
-  // A batch that was handed out.
-  struct Slot : BatchContents {
-    Batch batch;  // of the source
-  };
+  struct Loan;
 
-  ReadAhead(BatchSource& source, int depth);
-  absl::Status Start();
-  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Work() ABSL_LOCKS_EXCLUDED(mutex_);
-  Slot& FreeSlot() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void GiveBack(BatchContents& contents) override ABSL_LOCKS_EXCLUDED(mutex_);
+  ReadAhead(BatchSource& source, const PrefetcherOptions& options)
+      : BatchRing(options, {.grows = true}), source_(source) {}
+  std::unique_ptr<Slot> NewSlot() const override;
+  void Open(Slot& slot) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { slot.pieces = 1; }
+  absl::Status Fill(Slot& slot, int64_t begin, int64_t end, int worker) override;
+  void Drop(Slot& slot) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Position> Seek(const io::Metadata& saved) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   BatchSource& source_;
-  const size_t depth_;
-  mutable Mutex source_mutex_;  // held while the source makes or takes back a batch
-
-  mutable Mutex mutex_;
-  std::deque<Batch> ready_ ABSL_GUARDED_BY(mutex_);
   std::vector<Batch> returned_ ABSL_GUARDED_BY(mutex_);  // that the thread has yet to give back
-  std::vector<std::unique_ptr<Slot>> slots_ ABSL_GUARDED_BY(mutex_);
-  Position position_ ABSL_GUARDED_BY(mutex_);
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);  // after it the thread makes no more
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  mutable Mutex source_mutex_;                           // held while the source makes or takes back a batch
+  absl::Status moved_ ABSL_GUARDED_BY(source_mutex_);    // of the source's Resume
 };
 
 }  // namespace belfry::data

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "framework/data/prefetcher.h"
+#include "framework/data/prefetcher_options.h"
 #include "framework/io/safetensors.h"
 
 namespace belfry::data {

@@ -1,16 +1,17 @@
 // Batches of sequences of similar lengths, padded.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
-#include "framework/data/batch_source.h"
+#include "framework/data/ring/example_ring.h"
 #include "framework/data/sequences/buckets.h"
 #include "framework/data/sequences/sequence_dataset.h"
 
@@ -41,28 +42,20 @@ struct BucketBatcherOptions {
 // Every example is in one batch of an epoch. The contents of a batch depend only on (dataset, buckets, seed,
 // batch_size, shuffle, drop_remainder, position); the towers' parts, one after the other, are the same for any number
 // of towers. The caller's thread makes the batches (ReadAhead has one of its own), in memory that is allocated for each
-// shape and for each batch on loan at once. Not thread-safe.
-class BucketBatcher final : public BatchSource {
+// shape and for each batch on loan at once. Next returns OutOfRange after the last epoch, and the dataset's error,
+// after which it tries the same batch again. Thread-safe.
+class BucketBatcher final : public ExampleRing {
  public:
   // `dataset` must outlive the result. InvalidArgument for options that cannot make a batch: sizes below 1, a start
   // outside the epoch, buckets that Buckets::Make refuses, a padding for what is not a sequence or that its dtype
   // cannot hold; an empty dataset, or one whose fields are not as SequenceDataset says.
   static absl::StatusOr<std::unique_ptr<BucketBatcher>> Create(const SequenceDataset& dataset,
                                                                BucketBatcherOptions options);
+  ~BucketBatcher() override { Stop(); }
 
-  // OutOfRange after the last epoch; the dataset's error, after which Next tries the same batch again.
-  absl::StatusOr<Batch> Next() override;
-
-  absl::Span<const Field> fields() const override { return fields_; }
-  int64_t batch_size() const override { return options_.batch_size; }
-  int64_t batches_per_epoch() const override { return batches_per_epoch_; }
   std::vector<BatchShape> shapes() const override;
-  int towers() const override { return options_.towers; }
-  int local_towers() const override;
-  Position position() const override { return next_; }
   // data::PutPosition, and the buckets as "data.buckets".
   void PutPosition(Position next, io::Metadata& metadata) const override;
-  absl::Status Resume(const io::Metadata& saved) override;
   absl::StatusOr<std::vector<std::string>> Settings() const override;
 
   const Buckets& buckets() const { return buckets_; }
@@ -70,32 +63,17 @@ class BucketBatcher final : public BatchSource {
   double padding() const;
 
  private:
-  // A batch and its memory.
-  struct Slot : BatchContents {
-    std::vector<TowerBatch> parts;
-    bool taken = false;
-  };
-
-  BucketBatcher(const SequenceDataset& dataset, BucketBatcherOptions options, Buckets buckets,
+  BucketBatcher(const SequenceDataset& dataset, PrefetcherOptions options, std::vector<Field> fields, Buckets buckets,
                 std::vector<Tensor> padding);
-  Slot& FreeSlot(const BucketBatch& batch);
-  absl::Status Make(const BucketBatch& batch, Slot& slot);
-  absl::Status MakeExample(TowerBatch& tower, int64_t row, int64_t index, int64_t steps);
-  Position After(const Position& position) const;
-  void GiveBack(BatchContents& contents) override;
+  void Open(Slot& slot) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status MakeExample(const Slot& slot, TowerBatch& tower, int64_t at, int worker) override;
 
   const SequenceDataset& dataset_;
-  const BucketBatcherOptions options_;
   const Buckets buckets_;
-  const std::vector<Tensor> padding_;  // by field of the dataset: a number, of sequences
-  std::vector<Field> fields_;          // in a batch
-  int64_t batches_per_epoch_ = 0;
-  Position next_;
-  BucketEpoch epoch_;  // number dealt_
-  int64_t dealt_ = -1;
-  std::map<std::pair<size_t, int64_t>, std::vector<std::unique_ptr<Slot>>> slots_;  // by bucket and examples
-  std::vector<std::byte*> places_;                                                  // of an example's fields
-  int on_loan_ = 0;
+  const std::vector<Tensor> padding_;          // by field of the dataset: a number, of sequences
+  BucketEpoch epoch_ ABSL_GUARDED_BY(mutex_);  // number dealt_
+  int64_t dealt_ ABSL_GUARDED_BY(mutex_) = -1;
+  std::vector<std::byte*> places_;  // of an example's fields
 };
 
 }  // namespace belfry::data
