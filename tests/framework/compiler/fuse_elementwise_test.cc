@@ -2,6 +2,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "framework/compiler/verify/verify.h"
 #include "framework/graph/gradients.h"
 #include "ops/nn.h"
 #include "ops/training.h"
