@@ -267,7 +267,7 @@ TEST(WorldCollective, TheRollCallLeadsThroughTheTreeToTheProcessThatDoesNotCome)
     return absl::Status(status.code(), absl::StrCat(status.message(), "\n", roll_call));
   });
   EXPECT_EQ(results[1].code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(results[1].message(),
+  EXPECT_THAT(std::string(results[1].message()),
               testing::ContainsRegex("collective 'test': no answer before the deadline from task 0 .*\n"
                                      "  task 0 .*  waiting for task 2\n"
                                      "  task 2 .*  waiting for task 3\n"

@@ -257,7 +257,7 @@ TEST_F(PlaceGroupsTest, SoftPlacementOfWhatHasNoKernelThere) {
 TEST_F(PlaceGroupsTest, AnUnknownJobIsAlwaysAnError) {
   Const(root_.Device("/job:worker/gpu:0"), "a");
   for (bool soft : {false, true}) {
-    EXPECT_THAT(Error(FakeDevices(1, 2), soft).message(),
+    EXPECT_THAT(std::string(Error(FakeDevices(1, 2), soft).message()),
                 StartsWith("Cannot assign a device to node 'a': Could not satisfy explicit device specification "
                            "'/job:worker/gpu:0'"));
   }

@@ -76,7 +76,7 @@ TEST(File, ShortagesSayWhatToRaise) {
   }
   EXPECT_THAT(error(EMFILE).message(), testing::HasSubstr("; raise the limit on open files (ulimit -n)"));
   EXPECT_THAT(error(EFBIG).message(), testing::HasSubstr("; raise the limit on file sizes (ulimit -f)"));
-  EXPECT_THAT(error(ENOSPC).message(),
+  EXPECT_THAT(std::string(error(ENOSPC).message()),
               testing::ContainsRegex(
                   "No space left on device; [0-9]+ bytes are free there(, so a quota may have been reached)?$"));
 }
