@@ -60,7 +60,7 @@ class NodeRequestTest : public testing::Test {
 };
 
 TEST_F(NodeRequestTest, NothingIsWrong) {
-  ASSERT_OK_AND_ASSIGN(const const Node* node, graph_.AddNode(Good()));
+  ASSERT_OK_AND_ASSIGN(const Node* node, graph_.AddNode(Good()));
   EXPECT_EQ(node->computed_for(), x_.node);
 }
 
@@ -124,7 +124,7 @@ TEST_F(NodeRequestTest, TextsMayBeAnything) {
   facts.tower_scope = "/";
   request.facts = std::make_shared<const NodeFacts>(facts);
   request.location = {nullptr, 7};
-  ASSERT_OK_AND_ASSIGN(const const Node* node, graph_.AddNode(request));
+  ASSERT_OK_AND_ASSIGN(const Node* node, graph_.AddNode(request));
   EXPECT_FALSE(node->location().known());
   EXPECT_FALSE(node->Summary().empty());
   request.op = "Quux";

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "tests/framework/io/event_testing.h"
+#include "tests/framework/io/io_testing.h"
 
 namespace belfry::io {
 namespace {

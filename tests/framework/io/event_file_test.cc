@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/framework/io/event_testing.h"
+#include "tests/framework/io/io_testing.h"
 
 namespace belfry::io {
 namespace {

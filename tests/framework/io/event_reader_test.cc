@@ -2,6 +2,7 @@
 
 #include "framework/io/event_file.h"
 #include "tests/framework/io/event_testing.h"
+#include "tests/framework/io/io_testing.h"
 
 namespace belfry::io {
 namespace {

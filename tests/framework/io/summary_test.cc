@@ -8,6 +8,7 @@
 
 #include "framework/io/event.pb.h"
 #include "tests/framework/io/event_testing.h"
+#include "tests/framework/io/io_testing.h"
 
 namespace belfry::io {
 namespace {

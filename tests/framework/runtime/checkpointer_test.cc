@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "tests/framework/base/same_bits.h"
+#include "tests/framework/io/io_testing.h"
 #include "tests/framework/runtime/checkpoint_fixture.h"
 
 namespace belfry {
