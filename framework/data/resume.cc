@@ -13,6 +13,8 @@
 namespace belfry::data {
 namespace {
 
+constexpr char kEpochKey[] = "data.epoch";
+constexpr char kBatchKey[] = "data.batch";
 constexpr char kSeed[] = "data.seed";
 constexpr char kBatchSize[] = "data.batch_size";
 constexpr char kShuffle[] = "data.shuffle";
@@ -25,6 +27,23 @@ absl::StatusOr<std::string> Take(const io::Metadata& metadata, const std::string
   return absl::InvalidArgumentError(
       absl::StrCat("The checkpoint does not contain the training's position in the data: it has no \"", key,
                    "\"; start at the first batch, or use another checkpoint"));
+}
+
+absl::StatusOr<int64_t> TakeCount(const io::Metadata& metadata, const std::string& key, int64_t lowest) {
+  ASSIGN_OR_RETURN(const std::string text, Take(metadata, key));
+  int64_t count;
+  if (absl::SimpleAtoi(text, &count) && count >= lowest) return count;
+  return absl::InvalidArgumentError(
+      absl::StrCat("The checkpoint's \"", key, "\" is \"", text, "\"; expected a number of at least ", lowest));
+}
+
+absl::Status CheckSameSetting(const io::Metadata& metadata, const std::string& key, const std::string& now) {
+  ASSIGN_OR_RETURN(const std::string then, Take(metadata, key));
+  if (then == now) return absl::OkStatus();
+  const std::string remedy = key == kExamples ? "use the data of then" : absl::StrCat("set it to ", then);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "The training was interrupted with \"", key, "\" ", then, " and would resume with ", now,
+      ", which would change the examples in its batches; ", remedy, ", or start at the first batch of the data"));
 }
 
 const char* Text(bool value) { return value ? "true" : "false"; }
@@ -48,26 +67,15 @@ absl::StatusOr<Position> ConvertedPosition(const io::Metadata& saved, const std:
 
 }  // namespace
 
-absl::StatusOr<int64_t> TakeCount(const io::Metadata& metadata, const std::string& key, int64_t lowest) {
-  ASSIGN_OR_RETURN(const std::string text, Take(metadata, key));
-  int64_t count;
-  if (absl::SimpleAtoi(text, &count) && count >= lowest) return count;
-  return absl::InvalidArgumentError(
-      absl::StrCat("The checkpoint's \"", key, "\" is \"", text, "\"; expected a number of at least ", lowest));
-}
-
-absl::Status CheckSameSetting(const io::Metadata& metadata, const std::string& key, const std::string& now) {
-  ASSIGN_OR_RETURN(const std::string then, Take(metadata, key));
-  if (then == now) return absl::OkStatus();
-  const std::string remedy = key == kExamples ? "use the data of then" : absl::StrCat("set it to ", then);
-  return absl::FailedPreconditionError(absl::StrCat(
-      "The training was interrupted with \"", key, "\" ", then, " and would resume with ", now,
-      ", which would change the examples in its batches; ", remedy, ", or start at the first batch of the data"));
-}
-
-absl::Status CheckWithinEpoch(int64_t batch, int64_t batches) {
-  if (batch < batches) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("The checkpoint's position is batch ", batch,
+absl::StatusOr<Position> PositionIn(const io::Metadata& saved, const io::Metadata& now, int64_t batches) {
+  Position position;
+  ASSIGN_OR_RETURN(position.epoch, TakeCount(saved, kEpochKey, 0));
+  ASSIGN_OR_RETURN(position.batch, TakeCount(saved, kBatchKey, 0));
+  for (const auto& [key, value] : now) {
+    if (key != kEpochKey && key != kBatchKey) RETURN_IF_ERROR(CheckSameSetting(saved, key, value));
+  }
+  if (position.batch < batches) return position;
+  return absl::InvalidArgumentError(absl::StrCat("The checkpoint's position is batch ", position.batch,
                                                  " of an epoch, but an epoch has ", batches, " batches"));
 }
 
@@ -86,20 +94,15 @@ absl::StatusOr<Position> TakePosition(const io::Metadata& metadata, const Prefet
   if (options.batch_size < 1) {
     return absl::InvalidArgumentError(absl::StrCat("batch_size is ", options.batch_size, "; expected at least 1"));
   }
-  Position position;
-  ASSIGN_OR_RETURN(position.epoch, TakeCount(metadata, kEpochKey, 0));
-  ASSIGN_OR_RETURN(position.batch, TakeCount(metadata, kBatchKey, 0));
   ASSIGN_OR_RETURN(const int64_t batch_size, TakeCount(metadata, kBatchSize, 1));
-  RETURN_IF_ERROR(CheckSameSetting(metadata, kExamples, absl::StrCat(examples)));
-  RETURN_IF_ERROR(CheckSameSetting(metadata, kShuffle, Text(options.shuffle)));
-  RETURN_IF_ERROR(CheckSameSetting(metadata, kSeed, absl::StrCat(options.seed)));
-  RETURN_IF_ERROR(CheckSameSetting(metadata, kDropRemainder, Text(options.drop_remainder)));
-  RETURN_IF_ERROR(CheckWithinEpoch(position.batch, BatchesPerEpoch(examples, batch_size, options.drop_remainder)));
+  io::Metadata now;
+  PutPosition(options, examples, {}, now);
+  const std::string size_now = now.extract(kBatchSize).mapped();
+  ASSIGN_OR_RETURN(const Position position,
+                   PositionIn(metadata, now, BatchesPerEpoch(examples, batch_size, options.drop_remainder)));
   if (batch_size == options.batch_size) return position;
-  if (!resume.allow_other_batch_size) {
-    return CheckSameSetting(metadata, kBatchSize, absl::StrCat(options.batch_size));
-  }
-  return ConvertedPosition(metadata, absl::StrCat(options.batch_size));
+  if (!resume.allow_other_batch_size) return CheckSameSetting(metadata, kBatchSize, size_now);
+  return ConvertedPosition(metadata, size_now);
 }
 
 absl::Status CheckPosition(const io::Metadata& saved, const io::Metadata& now) {

@@ -48,18 +48,10 @@ void ExampleRing::PutPosition(Position next, io::Metadata& metadata) const {
   data::PutPosition(options_, examples_, next, metadata);
 }
 
-// All that PutPosition writes, except the position itself, must be as it was.
 absl::StatusOr<Position> ExampleRing::Seek(const io::Metadata& saved) {
   io::Metadata now;
   PutPosition({}, now);
-  Position position;
-  ASSIGN_OR_RETURN(position.epoch, TakeCount(saved, kEpochKey, 0));
-  ASSIGN_OR_RETURN(position.batch, TakeCount(saved, kBatchKey, 0));
-  for (const auto& [key, value] : now) {
-    if (key != kEpochKey && key != kBatchKey) RETURN_IF_ERROR(CheckSameSetting(saved, key, value));
-  }
-  RETURN_IF_ERROR(CheckWithinEpoch(position.batch, batches_per_epoch_));
-  return position;
+  return PositionIn(saved, now, batches_per_epoch_);
 }
 
 void ExampleRing::Deal(Slot& slot, size_t shape, absl::Span<const int64_t> indices, int64_t extent) {
@@ -93,12 +85,6 @@ absl::Status ExampleRing::Fill(Slot& slot, int64_t begin, int64_t end, int worke
     }
   }
   return absl::OkStatus();
-}
-
-std::byte* ExampleRing::RowOf(TowerBatch& tower, size_t i, int64_t at) {
-  Tensor& field = tower.fields[i];
-  const auto row = static_cast<size_t>(at - tower.offset), rows = static_cast<size_t>(tower.count);
-  return static_cast<std::byte*>(field.raw()) + row * (field.bytes() / rows);
 }
 
 }  // namespace belfry::data

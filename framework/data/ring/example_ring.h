@@ -40,7 +40,11 @@ class ExampleRing : public BatchRing {
   // Makes the example at position `at` of the batch, which is in this tower. As Fill.
   virtual absl::Status MakeExample(const Slot& slot, TowerBatch& tower, int64_t at, int worker) = 0;
   // The place of its field `i`.
-  static std::byte* RowOf(TowerBatch& tower, size_t i, int64_t at);
+  static std::byte* RowOf(TowerBatch& tower, size_t i, int64_t at) {
+    Tensor& field = tower.fields[i];
+    const auto row = static_cast<size_t>(at - tower.offset), rows = static_cast<size_t>(tower.count);
+    return static_cast<std::byte*>(field.raw()) + row * (field.bytes() / rows);
+  }
 
   const std::vector<Field> fields_;
 

@@ -97,8 +97,9 @@ double BucketBatcher::padding() const {
 
 void BucketBatcher::Open(Slot& slot) {
   if (dealt_ != slot.position.epoch) {
+    epoch_ = buckets_.Deal(options_.seed, slot.position.epoch, options_.shuffle, options_.batch_size,
+                           options_.drop_remainder);
     dealt_ = slot.position.epoch;
-    epoch_ = buckets_.Deal(options_.seed, dealt_, options_.shuffle, options_.batch_size, options_.drop_remainder);
   }
   const BucketBatch& batch = epoch_.batches[static_cast<size_t>(slot.position.batch)];
   Deal(slot, 2 * batch.bucket + (batch.count == options_.batch_size ? 0 : 1),

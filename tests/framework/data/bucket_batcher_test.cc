@@ -1,6 +1,8 @@
 #include "framework/data/sequences/bucket_batcher.h"
 
+#include <atomic>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "framework/data/resume.h"
@@ -268,6 +270,23 @@ TEST(BucketBatcher, AnErrorOfTheDatasetIsThatOfItsBatch) {
   EXPECT_EQ(input->Next().status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(input->position(), (Position{0, 0}));
   EXPECT_TRUE(input->Next().ok());
+}
+
+TEST(BucketBatcher, SeveralCallersShareTheBatches) {
+  const Steps steps = RandomSteps(97, 30);
+  const auto input = Batcher(steps, {.batch_size = 7, .epochs = 5});
+  std::atomic<int64_t> examples = 0;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 3; ++i) {
+    callers.emplace_back([&] {
+      for (auto batch = input->Next(); batch.ok(); batch = input->Next()) examples += batch->examples();
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(examples, 97 * 5);
+  EXPECT_EQ(input->Next().status().code(), absl::StatusCode::kOutOfRange);
+  input->Cancel();
+  EXPECT_EQ(input->Next().status().code(), absl::StatusCode::kCancelled);
 }
 
 TEST(BucketBatcher, SettingsTellDataApart) {

@@ -241,6 +241,24 @@ TEST(Prefetcher, BatchesOnLoanStayAsTheyAre) {
   }
 }
 
+TEST(Prefetcher, GoesOnWhileOneBatchStaysOnLoan) {
+  FreshRandom random;
+  const auto images = RandomImages(random, 31);
+  PrefetcherOptions options = SmallOptions(random);
+  const Record expected = RunToEnd(*images, options);
+  options.depth = 1;
+  for (int threads : {0, 3}) {
+    options.threads = threads;
+    auto prefetcher = Prefetcher::Create(*images, options).value();
+    Record record;
+    const Batch first = prefetcher->Next().value();
+    Append(first, record);
+    for (size_t i = 1; i < expected.sizes.size(); ++i) Append(prefetcher->Next().value(), record);
+    EXPECT_EQ(record, expected);
+    EXPECT_EQ(prefetcher->Next().status().code(), StatusCode::kOutOfRange);
+  }
+}
+
 // Fails for some examples, and reads slowly.
 class FaultyDataset : public Dataset {
  public:
