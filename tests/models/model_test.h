@@ -19,6 +19,14 @@
 
 namespace belfry::models {
 
+// Normal random numbers.
+inline Tensor NormalTensor(const Shape& shape) {
+  Tensor tensor(DType::kFloat32, shape);
+  std::normal_distribution<float> normal;
+  for (int64_t i = 0; i < tensor.elements(); ++i) tensor.data<float>()[i] = normal(TestRandom());
+  return tensor;
+}
+
 class ModelTest : public ::testing::Test {
  protected:
   Output Images(int64_t height, int64_t width, int64_t channels) {
@@ -26,13 +34,7 @@ class ModelTest : public ::testing::Test {
   }
   Output Labels() { return ops::Placeholder(scope_, DType::kInt32, {Shape::kUnknown}); }
 
-  // Normal random numbers.
-  static Tensor Random(const Shape& shape) {
-    Tensor tensor(DType::kFloat32, shape);
-    std::normal_distribution<float> normal;
-    for (int64_t i = 0; i < tensor.elements(); ++i) tensor.data<float>()[i] = normal(TestRandom());
-    return tensor;
-  }
+  static Tensor Random(const Shape& shape) { return NormalTensor(shape); }
   // A value for an input whose unknown extents are n, the first, and 11: random numbers, or integers below 50.
   static Tensor ValueFor(const Output& input, int64_t n) {
     Shape shape = input.shape();

@@ -286,7 +286,7 @@ Network ImageOps(const char* name, DType dtype, int64_t size) {
             out("of_channels", ops::Max(scope, x, 3));
             out("group_norm", GroupNorm(scope, "group_norm", x, 3));
             out("layer_norm", LayerNorm(scope, "layer_norm", x));
-            out("sum", ops::Add(scope, x, ops::Cast(scope, ops::Const(scope, Random({6})), dtype)));
+            out("sum", ops::Add(scope, x, ops::Cast(scope, ops::Const(scope, NormalTensor({6})), dtype)));
             out("channels", ops::Mul(scope, x, ops::GlobalAvgPool(scope, x, true)));
             out("concat", ops::Concat(scope, {x, ops::Relu(scope, x)}, -1));
             out("slice", ops::StridedSlice(scope, x, {0, 1, 0}, {ops::kSliceEnd, ops::kSliceEnd, -1}, {1, 2, 1}));
