@@ -18,14 +18,14 @@ struct Batches {
   std::vector<int64_t> examples;  // of each tower
 };
 
-struct Expected {
+struct Reference {
   long double mean = 0, variance = 0;
   std::vector<double> y, dx;
 };
 
 // The layer on the whole batch, and the gradient of mean(weight y).
-Expected OneBatch(const Batches& batches) {
-  Expected expected;
+Reference OneBatch(const Batches& batches) {
+  Reference expected;
   const auto n = static_cast<long double>(batches.x.size());
   for (double x : batches.x) expected.mean += x / n;
   for (double x : batches.x) expected.variance += (x - expected.mean) * (x - expected.mean) / n;
@@ -86,7 +86,7 @@ void ExpectEqualsOneBatch(const Batches& batches) {
     feeds.push_back({step.towers[t].batch["weight"], weight});
     first += static_cast<size_t>(n);
   }
-  const Expected expected = OneBatch(batches);
+  const Reference expected = OneBatch(batches);
   // Means are rounded to T, which shifts what is computed with them.
   const double rounding = std::numeric_limits<T>::epsilon();
   const auto mean = static_cast<double>(expected.mean), variance = static_cast<double>(expected.variance);

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/parallel.h"
 #include "framework/base/philox.h"
+#include "framework/compiler/eager.h"
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"

@@ -40,7 +40,7 @@ class PoolMasksTest : public SessionFixture, public testing::WithParamInterface<
     const Output y = activation(x);
     const Output pooled = ops::Cast(root_, ops::MaxPool(root_, y, pool_.pool), DType::kFloat32);
     const Output loss = ops::Sum(root_, ops::Mul(root_, ops::Square(root_, pooled), scale_));
-    auto gradients = ValueOf(Gradients(root_, {loss}, {x, y}));
+    auto gradients = belfry::ValueOf(Gradients(root_, {loss}, {x, y}));
     std::vector<Output> fetches = {gradients[0]};
     if (fetch_inner) fetches.push_back(gradients[1]);
     Open("cpu:1", {.fuse = fuse});
