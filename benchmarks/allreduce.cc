@@ -1,14 +1,11 @@
 // Benchmark of all-reduce: time by size, and bandwidths as nccl-tests defines them. Every size is checked before it is
 // timed.
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "benchmarks/allreduce_run.h"
+#include "benchmarks/main.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
 #include "framework/base/status.h"
@@ -71,9 +68,6 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Measures the bandwidth of averaging between devices.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = belfry::benchmarks::Run();
-  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
-  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+  return belfry::benchmarks::RunBenchmark(argc, argv, "Measures the bandwidth of averaging between devices.",
+                                          belfry::benchmarks::Run);
 }

@@ -5,8 +5,6 @@
 // the cost of converting the weights, which a framework saves if it keeps them in that layout between steps.
 // Convolutions of groups of channels are left out.
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <dnnl.hpp>
 #include <map>
 #include <memory>
@@ -15,11 +13,10 @@
 #include <unordered_map>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "benchmarks/main.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
 #include "benchmarks/step_times.h"
@@ -286,9 +283,7 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Compares convolutions by different algorithms and in different memory layouts.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = belfry::benchmarks::Run();
-  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
-  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+  return belfry::benchmarks::RunBenchmark(
+      argc, argv, "Compares convolutions by different algorithms and in different memory layouts.",
+      belfry::benchmarks::Run);
 }

@@ -2,18 +2,15 @@
 // same order needs (the most bytes in use at one moment) and with the sum of all tensors, as if none shared memory.
 // Then the memory that recomputation saves, and the time it takes.
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "benchmarks/main.h"
 #include "benchmarks/memory_plan.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
@@ -150,9 +147,7 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Reports the planned memory of training steps, and what recomputation saves and costs.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = belfry::benchmarks::Run();
-  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
-  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+  return belfry::benchmarks::RunBenchmark(
+      argc, argv, "Reports the planned memory of training steps, and what recomputation saves and costs.",
+      belfry::benchmarks::Run);
 }

@@ -1,19 +1,16 @@
 // Benchmark of kernels. First every kernel in the training steps of the tutorial network and of ResNet-20, as the plan
 // runs it, in its layout and with everything fused into it: time, and shares of the measured multiply-add peak and of
 // the measured memory bandwidth. Then large element-wise ops and reductions, compared with the latter.
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "benchmarks/bench_model.h"
 #include "benchmarks/kernel_shares.h"
+#include "benchmarks/main.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
 #include "benchmarks/step_times.h"
@@ -134,9 +131,6 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Compares the speed of kernels with the peak of the machine.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = belfry::benchmarks::Run();
-  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
-  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+  return belfry::benchmarks::RunBenchmark(argc, argv, "Compares the speed of kernels with the peak of the machine.",
+                                          belfry::benchmarks::Run);
 }

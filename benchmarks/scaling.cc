@@ -2,19 +2,17 @@
 // each), with the parts of a step from its trace: computing, averaging, and the averaging that no computing hid. For
 // comparison, the machine's limit: as many independent programs for one device, each on its own thread.
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "benchmarks/main.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
 #include "benchmarks/scaling_page.h"
@@ -206,9 +204,6 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Measures training speed by number of devices.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = belfry::benchmarks::Run();
-  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
-  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+  return belfry::benchmarks::RunBenchmark(argc, argv, "Measures training speed by number of devices.",
+                                          belfry::benchmarks::Run);
 }

@@ -1,18 +1,16 @@
 // Benchmark of training: steps per second of a model on any devices, on synthetic examples that stay the same.
 // benchmarks/peers/compare.py runs it in turn with the same model in other frameworks.
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "benchmarks/machine.h"
+#include "benchmarks/main.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
 #include "benchmarks/serve.h"
@@ -146,9 +144,6 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Measures training speed on any devices, in images or tokens per second.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = belfry::benchmarks::Run();
-  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
-  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+  return belfry::benchmarks::RunBenchmark(
+      argc, argv, "Measures training speed on any devices, in images or tokens per second.", belfry::benchmarks::Run);
 }

@@ -2,16 +2,14 @@
 // tensors that a formula gives both sides. Without --serve it prints its own speed.
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
+#include "benchmarks/main.h"
 #include "benchmarks/memory_use.h"
 #include "benchmarks/serve.h"
 #include "framework/base/status.h"
@@ -106,9 +104,5 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Times causal self-attention.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = belfry::benchmarks::Run();
-  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
-  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+  return belfry::benchmarks::RunBenchmark(argc, argv, "Times causal self-attention.", belfry::benchmarks::Run);
 }

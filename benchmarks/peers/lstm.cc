@@ -2,17 +2,15 @@
 // Without --serve it prints its own speed, and that of its kernels beside the limits of the machine.
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "benchmarks/kernel_shares.h"
+#include "benchmarks/main.h"
 #include "benchmarks/memory_use.h"
 #include "benchmarks/report.h"
 #include "benchmarks/serve.h"
@@ -134,9 +132,5 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Times a recurrent layer.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = belfry::benchmarks::Run();
-  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
-  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+  return belfry::benchmarks::RunBenchmark(argc, argv, "Times a recurrent layer.", belfry::benchmarks::Run);
 }
