@@ -2,13 +2,14 @@
 // network with its training step on one device and in two towers. A time that grows faster than the number of nodes is
 // a bug.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "benchmarks/main.h"
+#include "benchmarks/paired_runs.h"
+#include "framework/base/status.h"
 #include "framework/compiler/verify/verify.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/gradients.h"
@@ -20,7 +21,7 @@
 #include "ops/nn.h"
 #include "ops/state.h"
 
-namespace belfry {
+namespace belfry::benchmarks {
 namespace {
 
 constexpr int kRepeats = 3;
@@ -28,34 +29,13 @@ constexpr int64_t kWidth = 8, kBatch = 4;
 constexpr int kNodesALayer = 17;  // approximate: forward, backward, variables and updates
 constexpr int kBucket = 20;       // number of gradients averaged together
 
-template <class T>
-T Must(absl::StatusOr<T> value) {
-  if (value.ok()) return *std::move(value);
-  std::fprintf(stderr, "%s\n", value.status().ToString().c_str());
-  std::exit(1);
-}
-
-class Timer {
- public:
-  // Milliseconds since the last call.
-  double Lap() {
-    const auto now = std::chrono::steady_clock::now();
-    const double lap = std::chrono::duration<double, std::milli>(now - last_).count();
-    last_ = now;
-    return lap;
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
-
 // One tower's part of the training step.
 struct Step {
   Output x, loss;
   const Node* train = nullptr;
 };
 
-Step BuildTower(const Scope& tower, int layers, int rank, int towers) {
+absl::StatusOr<Step> BuildTower(const Scope& tower, int layers, int rank, int towers) {
   Step step;
   step.x = ops::Placeholder(tower, DType::kFloat32, {kBatch, kWidth});
   Output h = step.x;
@@ -68,8 +48,8 @@ Step BuildTower(const Scope& tower, int layers, int rank, int towers) {
     h = ops::Relu(scope, ops::BiasAdd(scope, ops::MatMul(scope, h, variables[variables.size() - 2]), biases));
   }
   step.loss = ops::Mean(tower, ops::Square(tower, h));
-  std::vector<Output> gradients =
-      Must(Gradients(tower, {step.loss}, std::vector<Output>(variables.begin(), variables.end())));
+  ASSIGN_OR_RETURN(std::vector<Output> gradients,
+                   Gradients(tower, {step.loss}, std::vector<Output>(variables.begin(), variables.end())));
   for (size_t begin = 0; towers > 1 && begin < gradients.size(); begin += kBucket) {
     const absl::Span<Output> bucket = absl::MakeSpan(gradients).subspan(begin, kBucket);
     const std::vector<Output> means =
@@ -85,12 +65,16 @@ Step BuildTower(const Scope& tower, int layers, int rank, int towers) {
   return step;
 }
 
-void Measure(int nodes, int towers) {
-  const DeviceSet devices = Must(DeviceSet::Open("cpu:" + std::to_string(towers)));
+absl::Status Measure(int nodes, int towers) {
+  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open("cpu:" + std::to_string(towers)));
   double best[4] = {1e9, 1e9, 1e9, 1e9};
   int size = 0, planned = 0;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
-    Timer timer;
+    Clock::time_point begin = Clock::now();
+    const auto end_lap = [&](int lap) {
+      best[lap] = std::min(best[lap], Seconds(begin) * 1e3);
+      begin = Clock::now();
+    };
     Graph graph(BuiltinOps());
     std::vector<FeedSpec> feeds;
     std::vector<Output> losses;
@@ -98,33 +82,39 @@ void Measure(int nodes, int towers) {
     for (int i = 0; i < towers; ++i) {
       const std::string n = std::to_string(i);
       const Scope tower = Scope(graph).NameScope("tower_" + n).Device("/cpu:" + n).Replica(i);
-      const Step step = BuildTower(tower, nodes / towers / kNodesALayer, i, towers);
+      ASSIGN_OR_RETURN(const Step step, BuildTower(tower, nodes / towers / kNodesALayer, i, towers));
       feeds.push_back({step.x, {kBatch, kWidth}});
       losses.push_back(step.loss);
       targets.push_back(step.train);
     }
-    const double build = timer.Lap();
-    const std::unique_ptr<Session> session = Must(Session::Create(graph, devices));
-    const double place = timer.Lap();
-    const std::unique_ptr<PreparedStep> step = Must(session->Prepare(feeds, losses, targets));
-    const double prepare = timer.Lap();
-    Must(VerifyPlan(step->plan()));
-    const double laps[] = {build, place, prepare, timer.Lap()};
-    for (int i = 0; i < 4; ++i) best[i] = std::min(best[i], laps[i]);
+    end_lap(0);
+    ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Create(graph, devices));
+    end_lap(1);
+    ASSIGN_OR_RETURN(const std::unique_ptr<PreparedStep> step, session->Prepare(feeds, losses, targets));
+    end_lap(2);
+    RETURN_IF_ERROR(VerifyPlan(step->plan()).status());
+    end_lap(3);
     size = graph.size();
     planned = static_cast<int>(step->plan().program.nodes.size());
   }
   std::printf("%6d %7d %7d %10.1f %10.1f %10.1f %10.1f %12.1f\n", towers, size, planned, best[0], best[1], best[2],
               best[3], (best[1] + best[2]) / size * 1e3);
+  return absl::OkStatus();
+}
+
+absl::Status Run() {
+  std::printf("Milliseconds, the best of %d\n", kRepeats);
+  std::printf("towers   nodes planned      build      place    prepare     verify us a node (place, prepare)\n");
+  for (int towers : {1, 2}) {
+    for (int nodes : {1000, 10000, 30000}) RETURN_IF_ERROR(Measure(nodes, towers));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
-}  // namespace belfry
+}  // namespace belfry::benchmarks
 
-int main() {
-  std::printf("Milliseconds, the best of %d\n", belfry::kRepeats);
-  std::printf("towers   nodes planned      build      place    prepare     verify us a node (place, prepare)\n");
-  for (int towers : {1, 2}) {
-    for (int nodes : {1000, 10000, 30000}) belfry::Measure(nodes, towers);
-  }
+int main(int argc, char** argv) {
+  return belfry::benchmarks::RunBenchmark(argc, argv, "Measures the time to compile a graph, by its number of nodes.",
+                                          belfry::benchmarks::Run);
 }

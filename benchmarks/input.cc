@@ -14,7 +14,6 @@
 #include "benchmarks/main.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
-#include "benchmarks/training_run.h"
 #include "framework/base/status.h"
 #include "framework/data/augment.h"
 #include "framework/data/image_statistics.h"
@@ -49,9 +48,9 @@ class Records : public data::Dataset {
   std::vector<uint8_t> bytes_;
 };
 
-Side Augmentation(const Records& records, const std::string& name, const data::ImagePolicy& policy) {
-  auto augmenter =
-      std::make_shared<data::Augmenter>(ValueOrDie(data::Augmenter::Create(records.fields()[0], policy, 1)));
+absl::StatusOr<Side> Augmentation(const Records& records, const std::string& name, const data::ImagePolicy& policy) {
+  ASSIGN_OR_RETURN(data::Augmenter made, data::Augmenter::Create(records.fields()[0], policy, 1));
+  const auto augmenter = std::make_shared<data::Augmenter>(std::move(made));
   std::vector<int64_t> order(kImages);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), std::mt19937(2));
@@ -61,31 +60,36 @@ Side Augmentation(const Records& records, const std::string& name, const data::I
     int32_t label;
     std::byte* const places[] = {image.data(), reinterpret_cast<std::byte*>(&label)};
     for (int64_t i = 0; i < kBatch; ++i, at = (at + 1) % order.size()) {
-      (void)records.Read(order[at], data::Example(places));
+      RETURN_IF_ERROR(records.Read(order[at], data::Example(places)));
       augmenter->Apply(reinterpret_cast<const uint8_t*>(image.data()), 0, order[at], output.data() + i * elements);
     }
+    return absl::OkStatus();
   };
-  return {.name = name + ", images alone, 1 thread", .step = step, .items_per_step = kBatch};
+  return Side{.name = name + ", images alone, 1 thread", .step = step, .items_per_step = kBatch};
 }
 
-Side Batches(const Records& records, const std::string& name, const data::ImagePolicy& policy, int threads) {
-  std::shared_ptr<data::Prefetcher> input = ValueOrDie(
+absl::StatusOr<Side> Batches(const Records& records, const std::string& name, const data::ImagePolicy& policy,
+                             int threads) {
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<data::Prefetcher> input,
       data::Prefetcher::Create(records, {.batch_size = kBatch, .images = {{"image", policy}}, .threads = threads}));
-  return {.name = name + ", batches, " + std::to_string(threads) + (threads == 1 ? " thread" : " threads"),
-          .step = [input] { (void)ValueOrDie(input->Next()); },
-          .items_per_step = kBatch};
+  return Side{.name = name + ", batches, " + std::to_string(threads) + (threads == 1 ? " thread" : " threads"),
+              .step = [input] { return input->Next().status(); },
+              .items_per_step = kBatch};
 }
 
 absl::Status Run() {
   const Records records;
-  const data::ChannelStatistics statistics = ValueOrDie(data::ComputeChannelStatistics(records));
+  ASSIGN_OR_RETURN(const data::ChannelStatistics statistics, data::ComputeChannelStatistics(records));
   std::vector<Side> sides;
   for (const auto& [name, policy] : {std::pair("tutorial 24x24", data::TutorialTraining()),
                                      std::pair("ResNet 32x32", data::ResNetTraining(statistics))}) {
-    sides.push_back(Augmentation(records, name, policy));
-    for (int threads : {1, 2}) sides.push_back(Batches(records, name, policy, threads));
+    ASSIGN_OR_RETURN(sides.emplace_back(), Augmentation(records, name, policy));
+    for (int threads : {1, 2}) {
+      ASSIGN_OR_RETURN(sides.emplace_back(), Batches(records, name, policy, threads));
+    }
   }
-  RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
+  RETURN_IF_ERROR(RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
   Report report("input", "Images a second that decoding and augmentation make");
   for (const Side& side : sides) {
     nlohmann::ordered_json row = {{"input", side.name}};

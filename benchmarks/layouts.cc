@@ -223,15 +223,19 @@ absl::Status MeasureModel(const std::string& model, Report& report) {
   for (const auto& [what, of] : convolutions) {
     Bare in_nhwc(of, tag::nhwc), as_asked(of, tag::any);
     WeightsReorder reorder(of, as_asked.weights());
-    std::vector<Side> sides = {{"nhwc", [&] { in_nhwc.Run(); }, 1, {}, {}},
-                               {"asked", [&] { as_asked.Run(); }, 1, {}, {}},
-                               {"weights", [&] { reorder.Run(); }, 1, {}, {}}};
+    std::vector<Side> sides;
+    const auto add = [&](const char* name, auto& primitive) {
+      sides.push_back({.name = name, .step = [&primitive] {
+                         primitive.Run();
+                         return absl::OkStatus();
+                       }});
+    };
+    add("nhwc", in_nhwc);
+    add("asked", as_asked);
+    add("weights", reorder);
     std::optional<ByWinograd> ours;
-    if (ops::winograd::Computes(of.shape, of.pass)) {
-      ours.emplace(of);
-      sides.push_back({"winograd", [&] { ours->Run(); }, 1, {}, {}});
-    }
-    RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
+    if (ops::winograd::Computes(of.shape, of.pass)) add("winograd", ours.emplace(of));
+    RETURN_IF_ERROR(RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
     const auto seconds = [&](int side) { return of.count / Median(sides[side].rates); };
     const absl::string_view engine = EngineOf(of.shape, of.pass);
     const bool direct = engine == "direct", by_product = engine == "product", by_winograd = engine == "Winograd";

@@ -53,7 +53,6 @@ size_t HalfOfTheArena(TrainingRun& run) {
 absl::Status TimeRecomputation(const std::string& model, Report& report) {
   std::vector<std::unique_ptr<TrainingRun>> runs;
   std::vector<Side> sides;
-  absl::Status status;
   for (const std::string& name : Names(absl::StrCat("none,", absl::GetFlag(FLAGS_recompute)))) {
     SessionOptions session;
     if (name == kHalf) {
@@ -67,14 +66,10 @@ absl::Status TimeRecomputation(const std::string& model, Report& report) {
                                                                .batch = absl::GetFlag(FLAGS_batch_size),
                                                                .dtype = absl::GetFlag(FLAGS_dtype),
                                                                .session = session}));
-    TrainingRun& run = *runs.back();
-    sides.push_back({.name = name,
-                     .step = [&] { status.Update(run.Step()); },
-                     .items_per_step = static_cast<double>(run.batch()),
-                     .finish = [&] { status.Update(run.Wait()); }});
+    sides.push_back(SideOf(name, *runs.back()));
+    sides.back().items_per_step = static_cast<double>(runs.back()->batch());
   }
-  RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
-  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
   const int device = runs[0]->devices().TowerDevices()[0];
   const auto bytes = [&](TrainingRun& run) {
     return static_cast<double>(run.prepared().plan().memory.arena_bytes[device]);

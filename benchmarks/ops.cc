@@ -90,14 +90,10 @@ absl::Status MeasureLarge(const LargeOp& op, double triad, Report& report) {
   std::vector<Output> fetches;
   if (!op.writes) fetches.push_back(result);
   ASSIGN_OR_RETURN(const auto step, session->Prepare({}, fetches, {result.node}));
-  absl::Status status;
-  std::vector<double> rates;
   const double bytes = static_cast<double>(shape.elements()) * sizeof(float) * (op.inputs + (op.writes ? 1 : 0));
-  for (int round = -1; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    const double rate = Rate([&] { status.Update(step->Run()); }, absl::GetFlag(FLAGS_seconds));
-    if (round >= 0) rates.push_back(rate * bytes / 1e9);
-  }
-  RETURN_IF_ERROR(status);
+  std::vector<Side> sides = {{.name = op.name, .step = [&] { return step->Run(); }, .items_per_step = bytes / 1e9}};
+  RETURN_IF_ERROR(RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
+  const std::vector<double>& rates = sides[0].rates;
   nlohmann::ordered_json row = {{"op", op.name}, {"input", TensorSpec{DType::kFloat32, shape}.ToString()}};
   row["us"] = bytes / Median(rates) / 1e3;
   AddSpread(row, "GB/s", rates);

@@ -3,28 +3,35 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "framework/base/status.h"
+
 namespace belfry::benchmarks {
 
-double Rate(const std::function<void()>& step, double seconds, const std::function<void()>& finish) {
+absl::StatusOr<double> Rate(const std::function<absl::Status()>& step, double seconds,
+                            const std::function<absl::Status()>& finish) {
   const auto start = Clock::now();
   int64_t steps = 0, batch = 1;
   double elapsed = 0;
   // Time many short steps together, so that reading the clock does not count.
   while (elapsed < seconds) {
-    for (int64_t i = 0; i < batch; ++i) step();
+    for (int64_t i = 0; i < batch; ++i) RETURN_IF_ERROR(step());
     steps += batch;
     elapsed = Seconds(start);
     if (elapsed < seconds / 16) batch *= 2;
   }
-  if (finish) finish();
+  if (finish) RETURN_IF_ERROR(finish());
   return static_cast<double>(steps) / Seconds(start);
 }
 
-void RunPaired(std::vector<Side>& sides, int rounds, double seconds) {
-  for (Side& side : sides) Rate(side.step, seconds / 4, side.finish);
+absl::Status RunPaired(std::vector<Side>& sides, int rounds, double seconds) {
+  for (Side& side : sides) RETURN_IF_ERROR(Rate(side.step, seconds / 4, side.finish).status());
   for (int round = 0; round < rounds; ++round) {
-    for (Side& side : sides) side.rates.push_back(Rate(side.step, seconds, side.finish) * side.items_per_step);
+    for (Side& side : sides) {
+      ASSIGN_OR_RETURN(const double steps, Rate(side.step, seconds, side.finish));
+      side.rates.push_back(steps * side.items_per_step);
+    }
   }
+  return absl::OkStatus();
 }
 
 double Median(std::vector<double> values) {

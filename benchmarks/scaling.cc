@@ -168,16 +168,13 @@ absl::Status Run() {
   const std::vector<std::string> models = absl::StrSplit(absl::GetFlag(FLAGS_model), ',');
   for (const std::string& model : models) RETURN_IF_ERROR(AddSetups(model, setups));
   std::vector<Side> sides;
-  absl::Status status;
   for (const Setup& setup : setups) {
-    sides.push_back({setup.program,
-                     [&status, &setup] { status.Update(setup.Step()); },
-                     static_cast<double>(setup.examples()),
-                     {},
-                     [&status, &setup] { status.Update(setup.runs[0]->Wait()); }});
+    sides.push_back({.name = setup.program,
+                     .step = [&setup] { return setup.Step(); },
+                     .items_per_step = static_cast<double>(setup.examples()),
+                     .finish = [&setup] { return setup.runs[0]->Wait(); }});
   }
-  RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
-  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
 
   const std::string kind = absl::AsciiStrToUpper(absl::GetFlag(FLAGS_kind));
   Report report("scaling", absl::StrFormat("Scaling of %s in %s over %s devices%s; medians [min .. max] of the rounds",

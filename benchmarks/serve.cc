@@ -6,7 +6,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "benchmarks/paired_runs.h"
 #include "framework/base/status.h"
 #include "nlohmann/json.hpp"
 
@@ -42,27 +41,18 @@ absl::StatusOr<double> ParseGo(absl::string_view line) {
   return seconds;
 }
 
-absl::StatusOr<double> StepRate(absl::FunctionRef<absl::Status()> step, absl::FunctionRef<absl::Status()> finish,
-                                double seconds) {
-  absl::Status status;
-  const double steps = Rate([&] { status.Update(step()); }, seconds, [&] { status.Update(finish()); });
-  RETURN_IF_ERROR(status);
-  return steps;
-}
-
 absl::StatusOr<int64_t> PeakBeyond(const MemoryUse& before) {
   ASSIGN_OR_RETURN(const MemoryUse now, ReadMemoryUse());
   return now.peak_bytes - before.anonymous_bytes;
 }
 
-absl::Status AnswerCommands(const std::vector<double>& compared,
-                            absl::FunctionRef<absl::StatusOr<double>(double seconds)> rate,
+absl::Status AnswerCommands(const std::vector<double>& compared, const Side& side,
                             absl::FunctionRef<absl::StatusOr<int64_t>()> peak_bytes, std::istream& in,
                             std::ostream& out) {
   Say(out, {{"losses", compared}, {"version", absl::StrCat("compiled by ", __VERSION__)}});
   for (std::string line; std::getline(in, line) && line != "quit";) {
     ASSIGN_OR_RETURN(const double seconds, ParseGo(line));
-    ASSIGN_OR_RETURN(const double steps, rate(seconds));
+    ASSIGN_OR_RETURN(const double steps, Rate(side.step, seconds, side.finish));
     ASSIGN_OR_RETURN(const int64_t peak, peak_bytes());
     Say(out, {{"steps_per_second", steps}, {"peak_bytes", peak}});
   }
@@ -79,11 +69,8 @@ absl::Status Serve(TrainingRun& run, const MemoryUse& before, std::istream& in, 
   RETURN_IF_ERROR(run.Wait());
   // If this is not allowed, memory that was needed only for making the plan counts too.
   ForgetPeak().IgnoreError();
-  const auto rate = [&](double seconds) {
-    return StepRate([&] { return run.Step(); }, [&] { return run.Wait(); }, seconds);
-  };
   return AnswerCommands(
-      losses, rate, [&] { return PeakBytes(run, before); }, in, out);
+      losses, SideOf("", run), [&] { return PeakBytes(run, before); }, in, out);
 }
 
 }  // namespace belfry::benchmarks

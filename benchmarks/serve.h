@@ -3,8 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <istream>
-#include <ostream>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "benchmarks/memory_use.h"
+#include "benchmarks/paired_runs.h"
 #include "benchmarks/training_run.h"
 
 namespace belfry::benchmarks {
@@ -19,22 +19,18 @@ namespace belfry::benchmarks {
 // Parses "go SECONDS". InvalidArgument for any other line, or unless SECONDS is positive and at most an hour.
 absl::StatusOr<double> ParseGo(absl::string_view line);
 
-// Calls of `step` per second, over about `seconds`, and then of `finish` once, as Rate has them. Errors: theirs.
-absl::StatusOr<double> StepRate(absl::FunctionRef<absl::Status()> step, absl::FunctionRef<absl::Status()> finish,
-                                double seconds);
-
 // Answers commands of the protocol from `in` on `out` until "quit" or the end of input. `compared` are the numbers that
-// other programs must reproduce; `rate` returns steps per second, measured for about `seconds`, and `peak_bytes`
-// the peak memory. Errors: theirs, and those of ParseGo.
-absl::Status AnswerCommands(const std::vector<double>& compared,
-                            absl::FunctionRef<absl::StatusOr<double>(double seconds)> rate,
-                            absl::FunctionRef<absl::StatusOr<int64_t>()> peak_bytes, std::istream& in,
-                            std::ostream& out);
+// other programs must reproduce; `side` is what is timed, and `peak_bytes` returns the peak memory. Errors: theirs, and
+// those of ParseGo.
+absl::Status AnswerCommands(const std::vector<double>& compared, const Side& side,
+                            absl::FunctionRef<absl::StatusOr<int64_t>()> peak_bytes, std::istream& in = std::cin,
+                            std::ostream& out = std::cout);
 // The peak memory of this process in bytes, less the memory in use at `before`.
 absl::StatusOr<int64_t> PeakBeyond(const MemoryUse& before);
 
 // Trains the first steps and prints their losses, warms up, then answers lines from `in` on `out` until "quit" or the
 // end of input. `before` is the memory in use before `run` was created; only memory beyond it is reported.
-absl::Status Serve(TrainingRun& run, const MemoryUse& before, std::istream& in, std::ostream& out);
+absl::Status Serve(TrainingRun& run, const MemoryUse& before, std::istream& in = std::cin,
+                   std::ostream& out = std::cout);
 
 }  // namespace belfry::benchmarks

@@ -69,8 +69,9 @@ struct Schedule {
       [](Schedule& s) { s.w -= 0.01f * s.gw; },
       [](Schedule& s) { s.b -= 0.01f * s.gb; },
   };
-  void Step() {
+  absl::Status Step() {
     for (auto* kernel : kernels) kernel(*this);
+    return absl::OkStatus();
   }
 };
 
@@ -90,7 +91,7 @@ class TinyOps {
     ASSIGN_OR_RETURN(tiny->step_, tiny->session_->Prepare({}, {result}));
     return tiny;
   }
-  void Step() { OkOrDie(step_->Run()); }
+  absl::Status Step() { return step_->Run(); }
 
  private:
   TinyOps() = default;
@@ -119,28 +120,26 @@ absl::Status Run() {
   }
   std::vector<Side> sides;
   std::vector<int> ops;  // of each side; 0 if not counted
-  std::vector<std::unique_ptr<TinyOps>> tiny;
-  const auto add = [&](std::string name, int count, std::function<void()> step) {
-    sides.push_back({std::move(name), std::move(step), 1, {}, {}});
+  const auto add = [&](std::string name, int count, std::function<absl::Status()> step) {
+    sides.push_back({.name = std::move(name), .step = std::move(step)});
     ops.push_back(count);
   };
   for (int count : {10, 100, 1000}) {
     for (const auto& [name, build] : {std::pair("chain of ", &Chain), std::pair("fan-out of ", &FanOut)}) {
-      ASSIGN_OR_RETURN(auto made, TinyOps::Create([build = build, count](const Scope& scope, Output x) {
-                         return build(scope, x, count);
-                       }));
-      tiny.push_back(std::move(made));
-      add(absl::StrCat(name, count), count, [step = tiny.back().get()] { step->Step(); });
+      ASSIGN_OR_RETURN(
+          std::shared_ptr<TinyOps> tiny,
+          TinyOps::Create([build = build, count](const Scope& scope, Output x) { return build(scope, x, count); }));
+      add(absl::StrCat(name, count), count, [tiny] { return tiny->Step(); });
     }
   }
   ASSIGN_OR_RETURN(const auto one, TrainingRun::Create({.model = "s5", .device = {.cpu_threads = 1}}));
   ASSIGN_OR_RETURN(const auto two,
                    TrainingRun::Create({.model = "s5", .devices = "cpu:2", .device = {.cpu_threads = 1}}));
   Schedule schedule;
-  add("linear regression (S5)", 0, [&] { OkOrDie(one->Step()); });
-  add("linear regression, two towers", 0, [&] { OkOrDie(two->Step()); });
-  add("13 kernels behind function pointers", kScheduleKernels, [&] { schedule.Step(); });
-  RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
+  add("linear regression (S5)", 0, [&] { return one->Step(); });
+  add("linear regression, two towers", 0, [&] { return two->Step(); });
+  add("13 kernels behind function pointers", kScheduleKernels, [&] { return schedule.Step(); });
+  RETURN_IF_ERROR(RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
 
   Report report("step_overhead", "Steps of ops that compute next to nothing");
   for (size_t i = 0; i < sides.size(); ++i) {

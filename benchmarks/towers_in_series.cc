@@ -67,15 +67,8 @@ absl::Status Measure(const std::string& model, absl::Span<const int> towers, Rep
     }
   }
   std::vector<Side> sides;
-  absl::Status status;
-  for (Runs& one : all) {
-    sides.push_back({.name = absl::StrCat(one.towers),
-                     .step = [&] { status.Update(one.run->Step()); },
-                     .items_per_step = static_cast<double>(one.run->batch() * one.run->model().units),
-                     .finish = [&] { status.Update(one.run->Wait()); }});
-  }
-  RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
-  RETURN_IF_ERROR(status);
+  for (const Runs& one : all) sides.push_back(SideOf(absl::StrCat(one.towers), *one.run));
+  RETURN_IF_ERROR(RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
   for (size_t i = 0; i < all.size(); ++i) {
     TrainingRun& run = *all[i].run;
     nlohmann::ordered_json row = {{"model", model}, {"towers", all[i].towers}, {"examples", run.batch()}};

@@ -49,7 +49,7 @@ ABSL_FLAG(std::string, out, "", "Directory for results as JSON and CSV; empty: n
 namespace belfry::benchmarks {
 namespace {
 
-constexpr int kWarmUpSteps = 10, kHostSteps = 200, kOpsShown = 4;
+constexpr int kHostSteps = 200, kOpsShown = 4;
 
 // Microseconds that the host takes to enqueue a step while nothing is in progress, so that Run does not wait for an
 // earlier step. Empty if steps are complete when Run returns.
@@ -66,16 +66,9 @@ absl::StatusOr<std::vector<double>> HostTimes(TrainingRun& run) {
 }
 
 absl::Status Measure(TrainingRun& run, Report& report) {
-  for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run.Step());
-  RETURN_IF_ERROR(run.Wait());
-  std::vector<double> rates;
-  absl::Status status;
-  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    const double steps =
-        Rate([&] { status.Update(run.Step()); }, absl::GetFlag(FLAGS_seconds), [&] { status.Update(run.Wait()); });
-    rates.push_back(steps * static_cast<double>(run.batch() * run.model().units));
-  }
-  RETURN_IF_ERROR(status);
+  std::vector<Side> sides = {SideOf(run.model().name, run)};
+  RETURN_IF_ERROR(RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
+  const std::vector<double>& rates = sides[0].rates;
   ASSIGN_OR_RETURN(const std::vector<double> host, HostTimes(run));
   const float loss = run.loss();
   ASSIGN_OR_RETURN(const std::vector<StepTrace> traces, run.TracedSteps(absl::GetFlag(FLAGS_trace_steps)));
@@ -125,7 +118,7 @@ absl::Status Run() {
     if (models.size() != 1) return absl::InvalidArgumentError("--serve and --write_problem take exactly one --model");
     ASSIGN_OR_RETURN(const MemoryUse before, ReadMemoryUse());
     ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run, MakeRun(models[0]));
-    if (path.empty()) return Serve(*run, before, std::cin, std::cout);
+    if (path.empty()) return Serve(*run, before);
     ASSIGN_OR_RETURN(const std::vector<io::NamedTensor> problem, run->Problem());
     return io::WriteSafetensors(path, problem);
   }

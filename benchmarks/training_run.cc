@@ -1,10 +1,6 @@
 #include "benchmarks/training_run.h"
 
-#include <cstdio>
-#include <cstdlib>
-
 #include "absl/strings/str_cat.h"
-#include "benchmarks/paired_runs.h"
 #include "framework/base/status.h"
 #include "framework/runtime/saver.h"
 #include "models/networks/linear_regression.h"
@@ -171,10 +167,11 @@ absl::StatusOr<std::vector<io::NamedTensor>> TrainingRun::Problem() {
   return tensors;
 }
 
-void OkOrDie(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
-  std::exit(EXIT_FAILURE);
+Side SideOf(std::string name, TrainingRun& run) {
+  return {.name = std::move(name),
+          .step = [&run] { return run.Step(); },
+          .items_per_step = static_cast<double>(run.batch() * run.model().units),
+          .finish = [&run] { return run.Wait(); }};
 }
 
 }  // namespace belfry::benchmarks

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "benchmarks/bench_model.h"
+#include "benchmarks/paired_runs.h"
 #include "framework/io/safetensors.h"
 #include "framework/runtime/session.h"
 #include "ops/builtin_ops.h"
@@ -72,12 +73,7 @@ class TrainingRun {
   std::vector<std::vector<Tensor>> series_;  // the feeds of each run of accumulate_
 };
 
-// Prints the error and ends the program if `status` is not OK.
-void OkOrDie(const absl::Status& status);
-template <class T>
-T ValueOrDie(absl::StatusOr<T> value) {
-  OkOrDie(value.status());
-  return *std::move(value);
-}
+// The steps of `run`, which must outlive the side, timed in units of its model.
+Side SideOf(std::string name, TrainingRun& run);
 
 }  // namespace belfry::benchmarks

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "benchmarks/machine.h"
+#include "benchmarks/main.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/training_run.h"
+#include "framework/base/status.h"
 #include "framework/runtime/checkpointer.h"
 
 ABSL_FLAG(int, batch_size, 128, "Images per step over both towers.");
@@ -22,51 +22,53 @@ ABSL_FLAG(std::string, directory, "", "Directory for checkpoints. Default: in th
 namespace belfry::benchmarks {
 namespace {
 
-void Measure(const std::string& directory) {
+absl::Status Measure(const std::string& directory) {
   const int batch = absl::GetFlag(FLAGS_batch_size), steps = absl::GetFlag(FLAGS_steps);
-  const auto run = ValueOrDie(
+  ASSIGN_OR_RETURN(
+      const auto run,
       TrainingRun::Create({.devices = "cpu:2", .device = {.cpu_threads = 1}, .batch = batch, .momentum = false}));
   StepTrace trace;
-  auto checkpointer = ValueOrDie(
-      Checkpointer::Create(run->session(), ValueOrDie(io::CheckpointDirectory::Open(directory, {.keep_latest = 2}))));
+  ASSIGN_OR_RETURN(auto kept, io::CheckpointDirectory::Open(directory, {.keep_latest = 2}));
+  ASSIGN_OR_RETURN(const auto checkpointer, Checkpointer::Create(run->session(), std::move(kept)));
   int64_t saved = 0;
-  const double items = static_cast<double>(batch) * steps;
-  const auto repeat = [&](auto step) {
-    return [&run, steps, step] {
-      for (int i = 0; i < steps; ++i) OkOrDie(step(*run));
+  std::vector<Side> sides;
+  const auto add = [&](std::string name, auto step, auto after) {
+    const auto repeat = [steps, step, after] {
+      for (int i = 0; i < steps; ++i) RETURN_IF_ERROR(step());
+      return after();
     };
+    sides.push_back({.name = std::move(name), .step = repeat, .items_per_step = static_cast<double>(batch) * steps});
   };
-  const auto plain = repeat([](TrainingRun& of) { return of.Step(); });
-  std::vector<Side> sides = {
-      {"plain steps", plain, items, {}},
-      {"with a checkpoint every " + std::to_string(steps) + " steps",
-       [&] {
-         plain();
-         OkOrDie(checkpointer->Save(++saved));
-       },
-       items,
-       {},
-       {}},
-      {"traced steps", repeat([&trace](TrainingRun& of) { return of.TracedStep(trace); }), items, {}},
-  };
+  const auto plain = [&] { return run->Step(); };
+  const auto traced = [&] { return run->TracedStep(trace); };
+  add("plain steps", plain, absl::OkStatus);
+  add("with a checkpoint every " + std::to_string(steps) + " steps", plain,
+      [&] { return checkpointer->Save(++saved); });
+  add("traced steps", traced, absl::OkStatus);
   std::printf("%s\n", MachineText().c_str());
-  RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
-  OkOrDie(checkpointer->Finish());
+  RETURN_IF_ERROR(RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
+  RETURN_IF_ERROR(checkpointer->Finish());
   PrintRates(sides, "images/s");
   std::printf("throughput with checkpoints / without: %.4f\n", MedianRatio(sides[1], sides[0]));
   std::printf("throughput traced / plain: %.4f\n", MedianRatio(sides[2], sides[0]));
   std::printf("%lld checkpoints written\n", static_cast<long long>(saved));
+  return absl::OkStatus();
+}
+
+absl::Status Run() {
+  namespace fs = std::filesystem;
+  const std::string given = absl::GetFlag(FLAGS_directory);
+  if (!given.empty()) return Measure(given);
+  const fs::path directory = fs::temp_directory_path() / "belfry_watching_cost";
+  const absl::Status status = Measure(directory.string());
+  fs::remove_all(directory);
+  return status;
 }
 
 }  // namespace
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  namespace fs = std::filesystem;
-  absl::SetProgramUsageMessage("Measures the cost of checkpoints and traces in a training run.");
-  absl::ParseCommandLine(argc, argv);
-  const std::string given = absl::GetFlag(FLAGS_directory);
-  const fs::path directory = given.empty() ? fs::temp_directory_path() / "belfry_watching_cost" : fs::path(given);
-  belfry::benchmarks::Measure(directory.string());
-  if (given.empty()) fs::remove_all(directory);
+  return belfry::benchmarks::RunBenchmark(argc, argv, "Measures the cost of checkpoints and traces in a training run.",
+                                          belfry::benchmarks::Run);
 }

@@ -2,7 +2,6 @@
 // tensors that a formula gives both sides. Without --serve it prints its own speed.
 #include <cmath>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -85,19 +84,16 @@ absl::Status Run() {
     values.push_back(RootMeanSquare(value[0]));
   }
   ASSIGN_OR_RETURN(const auto step, session->Prepare({}, {}, {result.node}));
-  const auto rate = [&](double seconds) {
-    return StepRate([&] { return step->Run(); }, [&] { return step->Wait(); }, seconds);
-  };
-  RETURN_IF_ERROR(rate(0.2).status());
+  const Side side{.name = "Belfry", .step = [&] { return step->Run(); }, .finish = [&] { return step->Wait(); }};
+  RETURN_IF_ERROR(Rate(side.step, 0.2, side.finish).status());
   ForgetPeak().IgnoreError();
   if (!absl::GetFlag(FLAGS_serve)) {
-    ASSIGN_OR_RETURN(const double steps, rate(1));
+    ASSIGN_OR_RETURN(const double steps, Rate(side.step, 1, side.finish));
     std::printf("attention %s, %s: %.3f ms\n", y_shape.ToString().c_str(),
                 absl::GetFlag(FLAGS_backward) ? "forward and backward" : "forward", 1e3 / steps);
     return absl::OkStatus();
   }
-  return AnswerCommands(
-      values, rate, [&] { return PeakBeyond(before); }, std::cin, std::cout);
+  return AnswerCommands(values, side, [&] { return PeakBeyond(before); });
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // Without --serve it prints its own speed, and that of its kernels beside the limits of the machine.
 #include <cmath>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -113,19 +112,16 @@ absl::Status Run() {
   for (const Tensor& each : first) values.push_back(RootMeanSquare(each));
   for (const Output& each : results) nodes.push_back(each.node);
   ASSIGN_OR_RETURN(const auto step, session->Prepare({}, {}, nodes));
-  const auto rate = [&](double seconds) {
-    return StepRate([&] { return step->Run(); }, [&] { return step->Wait(); }, seconds);
-  };
-  RETURN_IF_ERROR(rate(0.2).status());
+  const Side side{.name = "Belfry", .step = [&] { return step->Run(); }, .finish = [&] { return step->Wait(); }};
+  RETURN_IF_ERROR(Rate(side.step, 0.2, side.finish).status());
   ForgetPeak().IgnoreError();
   if (!absl::GetFlag(FLAGS_serve)) {
-    ASSIGN_OR_RETURN(const double steps, rate(1));
+    ASSIGN_OR_RETURN(const double steps, Rate(side.step, 1, side.finish));
     std::printf("%s %s, %s: %.3f ms\n", absl::GetFlag(FLAGS_gru) ? "GRU" : "LSTM", layer.y.shape().ToString().c_str(),
                 absl::GetFlag(FLAGS_backward) ? "forward and backward" : "forward", 1e3 / steps);
     return PrintKernels(*step);
   }
-  return AnswerCommands(
-      values, rate, [&] { return PeakBeyond(before); }, std::cin, std::cout);
+  return AnswerCommands(values, side, [&] { return PeakBeyond(before); });
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // prints its own speed.
 #include <cmath>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -63,22 +62,16 @@ absl::Status Run() {
                                                                                .drop_remainder = true,
                                                                                .images = {{"image", Policy(true)}},
                                                                                .threads = 0}));
-  const auto rate = [&](double seconds) -> absl::StatusOr<double> {
-    absl::Status status;
-    const double steps = Rate([&] { status.Update(batches->Next().status()); }, seconds);
-    RETURN_IF_ERROR(status);
-    return steps;
-  };
-  RETURN_IF_ERROR(rate(0.2).status());
+  const Side side{.name = "Belfry", .step = [&] { return batches->Next().status(); }};
+  RETURN_IF_ERROR(Rate(side.step, 0.2).status());
   ForgetPeak().IgnoreError();
   if (!absl::GetFlag(FLAGS_serve)) {
-    ASSIGN_OR_RETURN(const double steps, rate(3));
+    ASSIGN_OR_RETURN(const double steps, Rate(side.step, 3));
     std::printf("pictures of %d x %d: %.0f images/s\n", static_cast<int>(size), static_cast<int>(size),
                 static_cast<double>(batch) * steps);
     return absl::OkStatus();
   }
-  return AnswerCommands(
-      compared, rate, [&] { return PeakBeyond(before); }, std::cin, std::cout);
+  return AnswerCommands(compared, side, [&] { return PeakBeyond(before); });
 }
 
 }  // namespace

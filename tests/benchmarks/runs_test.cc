@@ -35,8 +35,10 @@ TEST(Rates, RatioComparesSidesRoundByRound) {
 
 TEST(Rates, EveryStepOfAnUnfinishedQueueIsWaitedFor) {
   int steps = 0, waited = -1;
-  EXPECT_GT(Rate([&] { ++steps; }, 1e-4, [&] { waited = steps; }), 0);
+  const auto step = [&] { return ++steps, absl::OkStatus(); };
+  EXPECT_GT(*Rate(step, 1e-4, [&] { return waited = steps, absl::OkStatus(); }), 0);
   EXPECT_EQ(waited, steps);
+  EXPECT_EQ(Rate([] { return absl::AbortedError(""); }, 1e-4).status(), absl::AbortedError(""));
 }
 
 // nccl-tests' PERFORMANCE.md: an all-reduce of S bytes in t seconds among n ranks.
