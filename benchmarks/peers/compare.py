@@ -82,34 +82,30 @@ def batch(options, model):
 def compare(options, model, threads):
     """The rows of one table."""
     ours = belfry(options, model, threads)
-    running = []
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, sides_of.Sides() as running:
         problem = os.path.join(directory, "problem.safetensors")
         subprocess.run([*next(iter(ours.values())), f"--write_problem={problem}"], check=True)
-        try:
-            commands = {name: [*command, "--serve"] for name, command in ours.items()}
-            commands |= peers(options, model, threads, problem)
-            for name, command in commands.items():
-                if options.sides and not any(word in name for word in options.sides.split(",")):
-                    continue
-                try:
-                    running.append(sides_of.Side(name, command, threads, options.start_seconds))
-                except sides_of.SideError as error:
-                    if name in ours:
-                        raise
-                    print(f"left out: {error}", file=sys.stderr)
-            if not running:
-                raise sides_of.SideError(f"no side of {model} has one of '{options.sides}' in its name; the sides are "
-                                         f"{', '.join(commands)}")
-            rounding = "tf32" if options.device == "cuda" and options.tf32 == "true" else "float32"
-            rounding = options.dtype if options.dtype != "float32" else rounding
-            if why := sides_of.losses_differ(running, rounding, networks.is_transformer(model), options.tolerance or networks.tolerance(model)):
-                raise sides_of.SideError(f"{model}: {why}")
-            scale = 1 if model == "s5" else batch(options, model) * (TOKENS if networks.is_transformer(model) else 1)
-            sides_of.run_in_turn(running, options.rounds, options.seconds, scale)
-        finally:
-            for running_side in running:
-                running_side.close()
+        commands = {name: [*command, "--serve"] for name, command in ours.items()}
+        commands |= peers(options, model, threads, problem)
+        for name, command in commands.items():
+            if options.sides and not any(word in name for word in options.sides.split(",")):
+                continue
+            try:
+                running.append(sides_of.Side(name, command, threads, options.start_seconds))
+            except sides_of.SideError as error:
+                if name in ours:
+                    raise
+                print(f"left out: {error}", file=sys.stderr)
+        if not running:
+            raise sides_of.SideError(f"no side of {model} has one of '{options.sides}' in its name; the sides are "
+                                     f"{', '.join(commands)}")
+        rounding = "tf32" if options.device == "cuda" and options.tf32 == "true" else "float32"
+        rounding = options.dtype if options.dtype != "float32" else rounding
+        if why := sides_of.losses_differ(running, rounding, networks.is_transformer(model),
+                                         options.tolerance or networks.tolerance(model)):
+            raise sides_of.SideError(f"{model}: {why}")
+        scale = 1 if model == "s5" else batch(options, model) * (TOKENS if networks.is_transformer(model) else 1)
+        sides_of.run_in_turn(running, options.rounds, options.seconds, scale)
     theirs = [running_side for running_side in running if running_side.name not in ours]
     best = max(theirs, key=lambda peer: statistics.median(peer.rates), default=None)
     comparison = {"model": model, "batch": batch(options, model), "dtype": options.dtype, "threads": threads,

@@ -11,13 +11,14 @@ slowest] of a call, the median ratio of the rounds, the time from the start of t
 and the peak of its memory without pages of files.
 """
 import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+import side as sides_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(HERE, "..", "..", "build", "release")
@@ -73,12 +74,10 @@ def onnxruntime(model, threads, extents):
     for value in session.get_inputs():
         shape = resolve([-1 if isinstance(extent, str) else extent for extent in value.shape], extents)
         fed.append(numpy.zeros(shape, types[value.type]))
-    def bind():
-        for value, array in zip(session.get_inputs(), fed):
-            binding.bind_cpu_input(value.name, array)
-        for value in session.get_outputs():
-            binding.bind_output(value.name)
-    bind()
+    for value, array in zip(session.get_inputs(), fed):
+        binding.bind_cpu_input(value.name, array)
+    for value in session.get_outputs():
+        binding.bind_output(value.name)
 
     def compute():
         session.run_with_iobinding(binding)
@@ -96,77 +95,42 @@ def resolve(shape, extents):
 
 
 def serve(side, model, threads, extents):
-    """Computes when told to: answers each line of standard input with one of JSON."""
+    """Computes when told to."""
     begin = time.perf_counter()
-    fed, got, compute = {"belfry": belfry, "onnxruntime": onnxruntime}[side](model, threads, extents)
+    fed, got, compute = {"Belfry": belfry, "onnxruntime": onnxruntime}[side](model, threads, extents)
     compute()
     first = time.perf_counter() - begin
     import numpy
+    import serving
     random = numpy.random.default_rng(1)
     for array in fed:
         numbers = random.standard_normal(array.shape) if array.dtype.kind == "f" else random.integers(0, 10, array.shape)
         array[...] = numbers
     compute()
     outputs = [float(x) for array in got for x in numpy.asarray(array, numpy.float64).ravel()[:100000]]
-    print(json.dumps({"first": first, "outputs": outputs}), flush=True)
-    for line in sys.stdin:
-        seconds, calls = float(line), 0
-        begin = time.perf_counter()
-        while calls < 3 or time.perf_counter() - begin < seconds:
-            compute()
-            calls += 1
-        elapsed = (time.perf_counter() - begin) / calls
-        with open("/proc/self/status") as file:
-            status = {line.split(":")[0]: line.split()[1] for line in file if line.startswith(("VmHWM", "RssFile"))}
-        memory = (int(status["VmHWM"]) - int(status["RssFile"])) / 1024
-        print(json.dumps({"seconds": elapsed, "memory": memory}), flush=True)
-
-
-class Side:
-    def __init__(self, name, model, threads, extents):
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, model, "--serve", name, "--threads", str(threads), "--batch", str(extents[0]),
-             "--length", str(extents[1])], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.start = self.answer()
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit("a side ended with status %d" % self.process.wait())
-        return json.loads(line)
-
-    def run(self, seconds):
-        self.process.stdin.write(f"{seconds}\n")
-        self.process.stdin.flush()
-        return self.answer()
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+    serving.answer({"first": first, "outputs": outputs}, compute, serving.peak)
 
 
 def compare(model, threads, arguments):
-    extents = (arguments.batch, arguments.length)
-    sides = [Side(name, model, threads, extents) for name in ("belfry", "onnxruntime")]
-    ours, theirs = (side.start["outputs"] for side in sides)
-    largest = max(map(abs, theirs), default=1)
-    worst = max((abs(a - b) for a, b in zip(ours, theirs)), default=0)
-    if len(ours) != len(theirs) or not worst <= 1e-4 * largest:
-        sys.exit(f"{model}: outputs differ by {worst}, of up to {largest}")
-    rounds = []
-    for _ in range(arguments.rounds + 1):  # the first one warms up
-        rounds.append([side.run(arguments.seconds) for side in sides])
-    rounds = rounds[1:]
-    for i, name in enumerate(("Belfry", "onnxruntime")):
-        times = sorted(1e6 * round_[i]["seconds"] for round_ in rounds)
-        print(f"{os.path.basename(model):28} {threads} thread{'s' if threads > 1 else ' '}  {name:12}"
+    command = [sys.executable, __file__, model, f"--threads={threads}", f"--batch={arguments.batch}",
+               f"--length={arguments.length}"]
+    with sides_of.Sides() as sides:
+        for name in ("Belfry", "onnxruntime"):
+            sides.append(sides_of.Side(name, [*command, f"--serve={name}"], threads, environment={}))
+        ours, theirs = (side.ready["outputs"] for side in sides)
+        largest = max(map(abs, theirs), default=1)
+        worst = max((abs(a - b) for a, b in zip(ours, theirs)), default=0)
+        if len(ours) != len(theirs) or not worst <= 1e-4 * largest:
+            sys.exit(f"{model}: outputs differ by {worst}, of up to {largest}")
+        sides_of.run_in_turn(sides, arguments.rounds + 1, arguments.seconds, 1)  # the first one warms up
+    for side in sides:
+        times = sorted(1e6 / rate for rate in side.rates[1:])
+        print(f"{os.path.basename(model):28} {threads} thread{'s' if threads > 1 else ' '}  {side.name:12}"
               f" {statistics.median(times):10.1f} us [{times[0]:.1f} .. {times[-1]:.1f}]"
-              f"  first answer {1e3 * sides[i].start['first']:.1f} ms, {rounds[-1][i]['memory']:.0f} MiB")
-    ratios = sorted(round_[1]["seconds"] / round_[0]["seconds"] for round_ in rounds)
+              f"  first answer {1e3 * side.ready['first']:.1f} ms, {side.peak_bytes / 2**20:.0f} MiB")
+    ratios = sorted(a / b for a, b in zip(sides[0].rates[1:], sides[1].rates[1:]))
     print(f"{'':28} {'':10} times faster {statistics.median(ratios):10.2f}    [{ratios[0]:.2f} .. {ratios[-1]:.2f}];"
           f" outputs differ by {worst / largest:.1e} of the largest", flush=True)
-    for side in sides:
-        side.close()
 
 
 def main():

@@ -134,14 +134,13 @@ def serve(options):
     compared, version, step = (tf_side if options.side == "tf" else torchvision_side)(options)
     for _ in range(2):
         step()
-    serving.answer(compared, version, step, lambda: None,
-                   lambda: serving.memory("VmHWM") - serving.memory("RssFile") - before)
+    serving.forget_peak()
+    serving.answer({"losses": compared, "version": version}, step, lambda: serving.peak(before))
 
 
 def compare(options):
     common = [f"--data_dir={options.data_dir}", f"--size={options.size}", f"--batch_size={options.batch_size}"]
-    sides = []
-    try:
+    with sides_of.Sides() as sides:
         sides.append(sides_of.Side("Belfry", [options.belfry, "--serve", *common], 1))
         for peer, name in PEERS.items():
             command = [options.python, os.path.abspath(__file__), f"--side={peer}", *common]
@@ -153,9 +152,6 @@ def compare(options):
         if problem:
             sys.exit(problem)
         sides_of.run_in_turn(sides, options.rounds, options.seconds, options.batch_size)
-    finally:
-        for each in sides:
-            each.close()
     # Rates are per second of processor time, because tf.data has several threads and other programs may run.
     speeds = [[rate / cores for rate, cores in zip(each.rates, each.cores)] for each in sides]
     for each, speed in zip(sides, speeds):

@@ -38,6 +38,11 @@ def memory(key):
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key + ":"))
 
 
+def peak(before=0):
+    """The most bytes in use, without pages of files, beyond `before`."""
+    return memory("VmHWM") - memory("RssFile") - before
+
+
 def forget_peak():
     try:
         with open("/proc/self/clear_refs", "w") as file:
@@ -63,8 +68,9 @@ def rate(step, finish, seconds):
 def serve(compared, build, version, device_peak=None):
     """Serves the protocol for one model.
 
-    `compared` is the number of first steps whose losses are compared. `build()` makes the model and returns two functions: one trains a step and returns a loss that float() converts, the
-    other waits until all steps are done. `device_peak()` returns the peak bytes in use on a device with its own memory.
+    `compared` is the number of first steps whose losses are compared. `build()` makes the model and returns two functions:
+    one trains a step and returns a loss that float() converts, the other waits until all steps are done. `device_peak()`
+    returns the peak bytes in use on a device with its own memory.
     """
     before = memory("RssAnon")
     step, finish = build()
@@ -72,13 +78,13 @@ def serve(compared, build, version, device_peak=None):
     for _ in range(WARM_UP_STEPS):
         step()
     finish()
-    answer(losses, version, step, finish, device_peak or (lambda: memory("VmHWM") - memory("RssFile") - before))
-
-
-def answer(compared, version, step, finish, peak):
-    """Says what is compared with the other sides, then times steps when told to. `peak()` returns bytes."""
     forget_peak()
-    print(json.dumps({"losses": compared, "version": version}), flush=True)
+    answer({"losses": losses, "version": version}, step, device_peak or (lambda: peak(before)), finish)
+
+
+def answer(ready, step, peak_bytes, finish=lambda: None):
+    """Prints `ready`, then times steps when told to. `peak_bytes()` returns their peak memory."""
+    print(json.dumps(ready), flush=True)
     for line in sys.stdin:
         words = line.split()
         if words == ["quit"]:
@@ -86,4 +92,4 @@ def answer(compared, version, step, finish, peak):
         if len(words) != 2 or words[0] != "go":
             sys.exit(f'expected "go SECONDS" or "quit", not "{line.strip()}"')
         steps = rate(step, finish, float(words[1]))
-        print(json.dumps({"steps_per_second": steps, "peak_bytes": peak()}), flush=True)
+        print(json.dumps({"steps_per_second": steps, "peak_bytes": peak_bytes()}), flush=True)

@@ -20,11 +20,11 @@ class SideError(Exception):
 class Side:
     """A running process that speaks the protocol in README.md."""
 
-    def __init__(self, name, command, threads, start_seconds=START_SECONDS):
+    def __init__(self, name, command, threads, start_seconds=START_SECONDS, environment=ENVIRONMENT):
         self.name, self.command = name, command
         self.rates, self.cores, self.idle = [], [], []
         self.peak_bytes = None
-        environment = {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": str(threads)}
+        environment = {**os.environ, **environment, "OMP_NUM_THREADS": str(threads)}
         # Unbuffered, so that select() sees everything that can be read.
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0)
         try:
@@ -66,6 +66,17 @@ class Side:
                 self.process.communicate(b"quit\n", timeout=30)
             except (subprocess.TimeoutExpired, BrokenPipeError):
                 self.process.kill()
+
+
+class Sides(list):
+    """Sides that end with a block: `with Sides() as sides`."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for side in self:
+            side.close()
 
 
 ROUNDED = {"bfloat16": 2e-2, "tf32": 1e-2}  # relative differences of losses that their rounding explains
