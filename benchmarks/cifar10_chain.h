@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,8 +29,9 @@ class Cifar10Chain {
   struct Part {
     std::string name;            // "conv2 backward weights"
     std::string implementation;  // the library's name; "loop" for our own loops
-    double flops;                // multiplications and additions, including those with padding; 0 if negligible
-    double milliseconds;         // the shortest of the timed steps
+    double flops = 0;            // multiplications and additions, including those with padding; 0 if negligible
+    // The shortest of the timed steps.
+    double milliseconds = std::numeric_limits<double>::infinity();
   };
   // Runs `steps` steps and times each part separately.
   std::vector<Part> Profile(const float* images, const int32_t* labels, float learning_rate, int steps);

@@ -2,19 +2,21 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "benchmarks/bench_model.h"
 #include "benchmarks/cifar10_chain.h"
+#include "benchmarks/main.h"
+#include "benchmarks/paired_runs.h"
+#include "framework/base/status.h"
+#include "nlohmann/json.hpp"
 
 ABSL_FLAG(int, batch, 128, "Images per step.");
 ABSL_FLAG(std::vector<std::string>, threads, std::vector<std::string>({"1", "2"}),
@@ -27,71 +29,39 @@ ABSL_FLAG(bool, json, false, "Print JSON instead of tables.");
 namespace belfry::benchmarks {
 namespace {
 
-constexpr float kLearningRate = 0.01f;
-
-struct Data {
-  std::vector<float> images;
-  std::vector<int32_t> labels;
-};
-
-Data Synthetic(int64_t batch) {
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  Data data{std::vector<float>(batch * Cifar10Chain::kSide * Cifar10Chain::kSide * Cifar10Chain::kChannels),
-            std::vector<int32_t>(batch)};
-  for (float& value : data.images) value = normal(random);
-  for (int32_t& label : data.labels) label = static_cast<int32_t>(random() % Cifar10Chain::kClasses);
-  return data;
-}
-
 struct Measured {
-  int threads;
-  std::vector<double> images_per_second;  // one per round
+  int threads = 0;
   float first_loss = 0, last_loss = 0;
-  std::vector<Cifar10Chain::Part> parts;
+  std::vector<Cifar10Chain::Part> parts = {};
 };
 
-double Measure(Cifar10Chain& chain, const Data& data, double seconds, float& loss) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
-  std::chrono::duration<double> taken{};
-  int steps = 0;
-  for (; taken.count() < seconds; taken = Clock::now() - start, ++steps) {
-    loss = chain.Step(data.images.data(), data.labels.data(), kLearningRate);
+// `sides` are those of `all`, named by their threads.
+void PrintTables(int batch, const std::vector<Measured>& all, const std::vector<Side>& sides) {
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::vector<double>& rates = sides[i].rates;
+    const auto [worst, best] = std::minmax_element(rates.begin(), rates.end());
+    std::printf("batch %d, %s: %.0f images/s best, %.0f median, %.0f worst of %zu; loss %.4f -> %.4f\n", batch,
+                sides[i].name.c_str(), *best, Median(rates), *worst, rates.size(), all[i].first_loss, all[i].last_loss);
   }
-  return static_cast<double>(data.labels.size()) * steps / taken.count();
-}
-
-void PrintTables(int batch, const std::vector<Measured>& all) {
-  for (const Measured& m : all) {
-    std::vector<double> sorted = m.images_per_second;
-    std::sort(sorted.begin(), sorted.end());
-    std::printf("batch %d, %d thread%s: %.0f images/s best, %.0f median, %.0f worst of %zu; loss %.4f -> %.4f\n", batch,
-                m.threads, m.threads == 1 ? "" : "s", sorted.back(), sorted[sorted.size() / 2], sorted.front(),
-                sorted.size(), m.first_loss, m.last_loss);
-  }
-  for (const Measured& m : all) {
-    if (m.parts.empty()) continue;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].parts.empty()) continue;
     double total = 0;
-    for (const auto& part : m.parts) total += part.milliseconds;
-    std::printf("\n%d thread%s: shortest times, %.2f ms together\n", m.threads, m.threads == 1 ? "" : "s", total);
-    for (const auto& part : m.parts) {
-      std::printf("%9.3f ms %5.1f %% ", part.milliseconds, 100 * part.milliseconds / total);
-      if (part.flops > 0) {
-        std::printf("%7.1f GFLOP/s", part.flops / part.milliseconds * 1e-6);
-      } else {
-        std::printf("%15s", "");
-      }
-      std::printf("  %-28s %s\n", part.name.c_str(), part.implementation.c_str());
+    for (const auto& part : all[i].parts) total += part.milliseconds;
+    std::printf("\n%s: shortest times, %.2f ms together\n", sides[i].name.c_str(), total);
+    for (const auto& part : all[i].parts) {
+      const std::string rate =
+          part.flops > 0 ? absl::StrFormat("%.1f GFLOP/s", part.flops / part.milliseconds * 1e-6) : "";
+      std::printf("%9.3f ms %5.1f %% %15s  %-28s %s\n", part.milliseconds, 100 * part.milliseconds / total,
+                  rate.c_str(), part.name.c_str(), part.implementation.c_str());
     }
   }
 }
 
-void PrintJson(int batch, const std::vector<Measured>& all) {
+void PrintJson(int batch, const std::vector<Measured>& all, const std::vector<Side>& sides) {
   nlohmann::json out;
-  for (const Measured& m : all) {
+  for (size_t i = 0; i < all.size(); ++i) {
     nlohmann::json parts = nlohmann::json::array();
-    for (const auto& part : m.parts) {
+    for (const auto& part : all[i].parts) {
       parts.push_back({{"name", part.name},
                        {"implementation", part.implementation},
                        {"flops", part.flops},
@@ -99,50 +69,57 @@ void PrintJson(int batch, const std::vector<Measured>& all) {
     }
     out.push_back({{"benchmark", "cifar10_chain"},
                    {"batch", batch},
-                   {"threads", m.threads},
-                   {"images_per_second", m.images_per_second},
-                   {"first_loss", m.first_loss},
-                   {"last_loss", m.last_loss},
+                   {"threads", all[i].threads},
+                   {"images_per_second", sides[i].rates},
+                   {"first_loss", all[i].first_loss},
+                   {"last_loss", all[i].last_loss},
                    {"parts", parts}});
   }
   std::printf("%s\n", out.dump(2).c_str());
 }
 
-int Main() {
+absl::Status Run() {
   const int batch = absl::GetFlag(FLAGS_batch);
-  const Data data = Synthetic(batch);
-  std::vector<Measured> all;
+  const std::vector<std::string> numbers = absl::GetFlag(FLAGS_threads);
+  std::vector<Measured> all(numbers.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (batch < 1 || !absl::SimpleAtoi(numbers[i], &all[i].threads) || all[i].threads < 1) {
+      return absl::InvalidArgumentError("--batch and --threads must be positive numbers");
+    }
+  }
+  ASSIGN_OR_RETURN(const BenchModel model, FindModel("cifar_net"));
+  const std::vector<Tensor> data = BenchData(model, batch);
+  const float* const images = data[0].data<float>();
+  const int32_t* const labels = data[1].data<int32_t>();
   std::vector<std::unique_ptr<Cifar10Chain>> chains;
-  for (const std::string& text : absl::GetFlag(FLAGS_threads)) {
-    int threads = 0;
-    if (batch < 1 || !absl::SimpleAtoi(text, &threads) || threads < 1) {
-      std::fprintf(stderr, "--batch and --threads must be positive numbers\n");
-      return 2;
-    }
-    omp_set_num_threads(threads);
-    all.push_back({threads});
-    chains.push_back(std::make_unique<Cifar10Chain>(batch, /*seed=*/1));
-    all.back().first_loss = chains.back()->Step(data.images.data(), data.labels.data(), kLearningRate);
+  std::vector<Side> sides;
+  for (Measured& measured : all) {
+    omp_set_num_threads(measured.threads);
+    Cifar10Chain& chain = *chains.emplace_back(std::make_unique<Cifar10Chain>(batch, /*seed=*/1));
+    measured.first_loss = chain.Step(images, labels, kLearningRate);
+    const auto step = [&measured, &chain, images, labels] {
+      omp_set_num_threads(measured.threads);
+      measured.last_loss = chain.Step(images, labels, kLearningRate);
+      return absl::OkStatus();
+    };
+    sides.push_back({.name = absl::StrCat(measured.threads, measured.threads == 1 ? " thread" : " threads"),
+                     .step = step,
+                     .items_per_step = static_cast<double>(batch)});
   }
-  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    for (size_t i = 0; i < all.size(); ++i) {
-      omp_set_num_threads(all[i].threads);
-      all[i].images_per_second.push_back(Measure(*chains[i], data, absl::GetFlag(FLAGS_seconds), all[i].last_loss));
-    }
-  }
+  RETURN_IF_ERROR(RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
   for (size_t i = 0; i < all.size() && absl::GetFlag(FLAGS_profile); ++i) {
     omp_set_num_threads(all[i].threads);
-    all[i].parts = chains[i]->Profile(data.images.data(), data.labels.data(), kLearningRate, 20);
+    all[i].parts = chains[i]->Profile(images, labels, kLearningRate, 20);
   }
-  absl::GetFlag(FLAGS_json) ? PrintJson(batch, all) : PrintTables(batch, all);
-  return 0;
+  absl::GetFlag(FLAGS_json) ? PrintJson(batch, all, sides) : PrintTables(batch, all, sides);
+  return absl::OkStatus();
 }
 
 }  // namespace
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Measures the CIFAR-10 tutorial network as a chain of bare oneDNN primitives.");
-  absl::ParseCommandLine(argc, argv);
-  return belfry::benchmarks::Main();
+  return belfry::benchmarks::RunBenchmark(
+      argc, argv, "Measures the CIFAR-10 tutorial network as a chain of bare oneDNN primitives.",
+      belfry::benchmarks::Run);
 }
