@@ -102,28 +102,30 @@ class Bare {
     const auto forward = ops::onednn::Describe<dnnl::convolution_forward>(target, dnnl::prop_kind::forward_training,
                                                                           direct, x, weights, y, strides, low, high);
     if (of.pass == Pass::kForward) {
-      primitive_ = dnnl::convolution_forward(forward);
-      Give({{DNNL_ARG_SRC, forward.src_desc()},
-            {DNNL_ARG_WEIGHTS, forward.weights_desc()},
-            {DNNL_ARG_DST, forward.dst_desc()}});
       weights_ = forward.weights_desc();
+      Make(forward,
+           {{DNNL_ARG_SRC, forward.src_desc()}, {DNNL_ARG_WEIGHTS, weights_}, {DNNL_ARG_DST, forward.dst_desc()}});
     } else if (of.pass == Pass::kBackwardData) {
       const auto desc = ops::onednn::DescribeBackward<dnnl::convolution_backward_data>(target, forward, direct, x,
                                                                                        weights, y, strides, low, high);
-      primitive_ = dnnl::convolution_backward_data(desc);
-      Give({{DNNL_ARG_DIFF_SRC, desc.diff_src_desc()},
-            {DNNL_ARG_WEIGHTS, desc.weights_desc()},
-            {DNNL_ARG_DIFF_DST, desc.diff_dst_desc()}});
       weights_ = desc.weights_desc();
+      Make(desc, {{DNNL_ARG_DIFF_SRC, desc.diff_src_desc()},
+                  {DNNL_ARG_WEIGHTS, weights_},
+                  {DNNL_ARG_DIFF_DST, desc.diff_dst_desc()}});
     } else {
       const auto desc = ops::onednn::DescribeBackward<dnnl::convolution_backward_weights>(
           target, forward, direct, x, weights, y, strides, low, high);
-      primitive_ = dnnl::convolution_backward_weights(desc);
-      Give({{DNNL_ARG_SRC, desc.src_desc()},
-            {DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc()},
-            {DNNL_ARG_DIFF_DST, desc.diff_dst_desc()}});
       weights_ = desc.diff_weights_desc();
+      Make(desc, {{DNNL_ARG_SRC, desc.src_desc()},
+                  {DNNL_ARG_DIFF_WEIGHTS, weights_},
+                  {DNNL_ARG_DIFF_DST, desc.diff_dst_desc()}});
     }
+  }
+  // Converts weights from the layout of variables to that of a primitive.
+  Bare(const Convolution& of, const memory::desc& weights) : stream_(engine_) {
+    const memory::desc plain({of.shape.k, of.shape.c, of.shape.r, of.shape.s}, memory::data_type::f32, tag::hwio);
+    Make(dnnl::reorder::primitive_desc(engine_, plain, engine_, weights),
+         {{DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, weights}});
   }
 
   void Run() {
@@ -133,11 +135,12 @@ class Bare {
   memory::desc weights() const { return weights_; }
 
  private:
-  void Give(const std::map<int, memory::desc>& descs) {
-    for (const auto& [argument, desc] : descs) {
-      memory& data = arguments_.emplace(argument, memory(desc, engine_)).first->second;
+  void Make(const dnnl::primitive_desc_base& desc, const std::map<int, memory::desc>& arguments) {
+    primitive_ = dnnl::primitive(desc.get());
+    for (const auto& [argument, of] : arguments) {
+      memory& data = arguments_.emplace(argument, memory(of, engine_)).first->second;
       auto* const floats = static_cast<float*>(data.get_data_handle());
-      for (size_t i = 0; i < desc.get_size() / sizeof(float); ++i) floats[i] = static_cast<float>(i % 7) - 3;
+      for (size_t i = 0; i < of.get_size() / sizeof(float); ++i) floats[i] = static_cast<float>(i % 7) - 3;
     }
   }
 
@@ -177,28 +180,6 @@ class ByWinograd {
   Tensor tensors_[3], workspace_;  // x, weights and y
 };
 
-// Converts weights from the layout of variables to that of the primitive.
-class WeightsReorder {
- public:
-  WeightsReorder(const Convolution& of, const memory::desc& to)
-      : stream_(engine_),
-        plain_(memory::desc(memory::dims{of.shape.k, of.shape.c, of.shape.r, of.shape.s}, memory::data_type::f32,
-                            tag::hwio),
-               engine_),
-        own_(to, engine_),
-        reorder_(plain_, own_) {}
-  void Run() {
-    reorder_.execute(stream_, plain_, own_);
-    stream_.wait();
-  }
-
- private:
-  const dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream_;
-  memory plain_, own_;
-  dnnl::reorder reorder_;
-};
-
 absl::Status MeasureModel(const std::string& model, Report& report) {
   const int threads = absl::GetFlag(FLAGS_threads);
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run,
@@ -222,7 +203,7 @@ absl::Status MeasureModel(const std::string& model, Report& report) {
   double plan = 0, nhwc = 0, asked = 0, saved = 0, weights = 0, chosen = 0, best = 0;
   for (const auto& [what, of] : convolutions) {
     Bare in_nhwc(of, tag::nhwc), as_asked(of, tag::any);
-    WeightsReorder reorder(of, as_asked.weights());
+    Bare reorder(of, as_asked.weights());
     std::vector<Side> sides;
     const auto add = [&](const char* name, auto& primitive) {
       sides.push_back({.name = name, .step = [&primitive] {
@@ -237,25 +218,19 @@ absl::Status MeasureModel(const std::string& model, Report& report) {
     if (ops::winograd::Computes(of.shape, of.pass)) add("winograd", ours.emplace(of));
     RETURN_IF_ERROR(RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
     const auto seconds = [&](int side) { return of.count / Median(sides[side].rates); };
-    const absl::string_view engine = EngineOf(of.shape, of.pass);
-    const bool direct = engine == "direct", by_product = engine == "product", by_winograd = engine == "Winograd";
+    const std::string engine(EngineOf(of.shape, of.pass));
     // Products and direct convolutions have no measurement of their own.
-    const double ours_seconds = by_product || direct ? of.seconds : ours ? seconds(3) : seconds(0);
-    chosen += by_winograd || by_product || direct ? ours_seconds : seconds(0);
+    const bool only_in_plan = engine == "product" || engine == "direct";
+    const double ours_seconds = only_in_plan ? of.seconds : seconds(ours ? 3 : 0);
+    chosen += only_in_plan || engine == "Winograd" ? ours_seconds : seconds(0);
     best += std::min(seconds(0), ours_seconds);
     plan += of.seconds;
     nhwc += seconds(0);
     asked += seconds(1);
     saved += std::max(0.0, of.seconds - seconds(1));
     weights += seconds(2);
-    nlohmann::ordered_json row = {{"model", model},
-                                  {"convolution", what},
-                                  {"count", of.count},
-                                  {"plan", by_winograd  ? "Winograd"
-                                           : by_product ? "product"
-                                           : direct     ? "direct"
-                                                        : "oneDNN"},
-                                  {"plan_ms", of.seconds * 1e3}};
+    nlohmann::ordered_json row = {
+        {"model", model}, {"convolution", what}, {"count", of.count}, {"plan", engine}, {"plan_ms", of.seconds * 1e3}};
     if (ours) row["winograd_ms"] = seconds(3) * 1e3;
     row.update({{"nhwc_ms", seconds(0) * 1e3}, {"blocked_ms", seconds(1) * 1e3}, {"weights_us", seconds(2) * 1e6}});
     report.Add(std::move(row));
