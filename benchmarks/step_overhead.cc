@@ -27,45 +27,33 @@ namespace {
 constexpr float kX[] = {1, 23, 4, 5, 7, 5, 7}, kOut[] = {3, 5, 7, 9, 11, 13, 15};
 constexpr int kPoints = 7, kScheduleKernels = 13;
 
+template <class Function>
+void ForPoints(const Function& function) {
+  for (int i = 0; i < kPoints; ++i) function(i);
+}
+
+float Sum(const float* values) {
+  float sum = 0;
+  for (int i = 0; i < kPoints; ++i) sum += values[i];
+  return sum;
+}
+
 // The step as a static schedule of small kernels behind function pointers, without a framework.
 struct Schedule {
   float w = 0, b = 0, loss = 0, sum = 0, gw = 0, gb = 0;
   float wx[kPoints], y[kPoints], e[kPoints], e2[kPoints], g[kPoints], gx[kPoints];
   std::vector<void (*)(Schedule&)> kernels = {
-      [](Schedule& s) {
-        for (int i = 0; i < kPoints; ++i) s.wx[i] = s.w * kX[i];
-      },
-      [](Schedule& s) {
-        for (int i = 0; i < kPoints; ++i) s.y[i] = s.wx[i] + s.b;
-      },
-      [](Schedule& s) {
-        for (int i = 0; i < kPoints; ++i) s.e[i] = s.y[i] - kOut[i];
-      },
-      [](Schedule& s) {
-        for (int i = 0; i < kPoints; ++i) s.e2[i] = s.e[i] * s.e[i];
-      },
-      [](Schedule& s) {
-        s.sum = 0;
-        for (int i = 0; i < kPoints; ++i) s.sum += s.e2[i];
-      },
+      [](Schedule& s) { ForPoints([&](int i) { s.wx[i] = s.w * kX[i]; }); },
+      [](Schedule& s) { ForPoints([&](int i) { s.y[i] = s.wx[i] + s.b; }); },
+      [](Schedule& s) { ForPoints([&](int i) { s.e[i] = s.y[i] - kOut[i]; }); },
+      [](Schedule& s) { ForPoints([&](int i) { s.e2[i] = s.e[i] * s.e[i]; }); },
+      [](Schedule& s) { s.sum = Sum(s.e2); },
       [](Schedule& s) { s.loss = s.sum / kPoints; },
-      [](Schedule& s) {
-        for (int i = 0; i < kPoints; ++i) s.g[i] = 2 * s.e[i];
-      },
-      [](Schedule& s) {
-        for (int i = 0; i < kPoints; ++i) s.g[i] /= kPoints;
-      },
-      [](Schedule& s) {
-        for (int i = 0; i < kPoints; ++i) s.gx[i] = s.g[i] * kX[i];
-      },
-      [](Schedule& s) {
-        s.gw = 0;
-        for (int i = 0; i < kPoints; ++i) s.gw += s.gx[i];
-      },
-      [](Schedule& s) {
-        s.gb = 0;
-        for (int i = 0; i < kPoints; ++i) s.gb += s.g[i];
-      },
+      [](Schedule& s) { ForPoints([&](int i) { s.g[i] = 2 * s.e[i]; }); },
+      [](Schedule& s) { ForPoints([&](int i) { s.g[i] /= kPoints; }); },
+      [](Schedule& s) { ForPoints([&](int i) { s.gx[i] = s.g[i] * kX[i]; }); },
+      [](Schedule& s) { s.gw = Sum(s.gx); },
+      [](Schedule& s) { s.gb = Sum(s.g); },
       [](Schedule& s) { s.w -= 0.01f * s.gw; },
       [](Schedule& s) { s.b -= 0.01f * s.gb; },
   };
