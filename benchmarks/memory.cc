@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "benchmarks/main.h"
-#include "benchmarks/memory_plan.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
+#include "benchmarks/step_times.h"
 #include "benchmarks/training_run.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
@@ -39,14 +39,9 @@ std::vector<std::string> Names(absl::string_view flag) { return absl::StrSplit(f
 constexpr char kHalf[] = "half";
 
 // The arena that leaves a step, with its variables, half of the memory that `run` takes on the device of its tower.
-size_t HalfOfTheArena(TrainingRun& run) {
-  size_t variables = 0;
-  for (const Variable& variable : run.session().graph().variables()) {
-    variables += TensorSpec{variable.dtype(), variable.shape()}.bytes();
-  }
-  const int device = run.devices().TowerDevices()[0];
-  const size_t all = variables + run.prepared().plan().memory.arena_bytes[device];
-  return std::max(all / 2, variables + 1) - variables;
+size_t HalfOfTheArena(const TrainingRun& run) {
+  const size_t variables = run.variable_bytes();
+  return std::max((variables + run.arena_bytes()) / 2, variables + 1) - variables;
 }
 
 // Trains a model in each way, in turn.
@@ -70,12 +65,9 @@ absl::Status TimeRecomputation(const std::string& model, Report& report) {
     sides.back().items_per_step = static_cast<double>(runs.back()->batch());
   }
   RETURN_IF_ERROR(RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
-  const int device = runs[0]->devices().TowerDevices()[0];
-  const auto bytes = [&](TrainingRun& run) {
-    return static_cast<double>(run.prepared().plan().memory.arena_bytes[device]);
-  };
   for (size_t i = 0; i < sides.size(); ++i) {
-    const double memory = bytes(*runs[i]), share = memory / bytes(*runs[0]), time = MedianRatio(sides[0], sides[i]);
+    const auto memory = static_cast<double>(runs[i]->arena_bytes());
+    const double share = memory / static_cast<double>(runs[0]->arena_bytes()), time = MedianRatio(sides[0], sides[i]);
     nlohmann::ordered_json row = {{"model", model},
                                   {"batch", runs[i]->batch()},
                                   {"recompute", sides[i].name},

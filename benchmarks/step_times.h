@@ -1,6 +1,7 @@
-// Analysis of traced steps: where their time went.
+// Analysis of plans and of traced steps: where their time and memory went.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ std::string Split(const Plan& plan, absl::Span<const NodeTime> times, int count)
 // Bytes that the kernel of a node must read and write at least, if none of its operands is in a cache and each is read
 // once: of rows that are gathered only those, and of a variable that is updated both ways.
 double LeastBytes(const Program& program, const ProgramNode& node);
+
+// The most bytes of `device`'s arena in use at one moment: a lower bound for any arena with the same order of nodes.
+size_t LeastArena(const MemoryPlan& memory, int device);
 
 // Floating-point operations of a step, over all devices.
 double FlopsOfStep(const Plan& plan);

@@ -47,14 +47,8 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> MakeRun(const std::string& model, i
 }
 
 // The variables, sums included, and the memory of all prepared steps.
-double MemoryOf(TrainingRun& run) {
-  const int device = run.devices().TowerDevices()[0];
-  size_t bytes = run.prepared().plan().memory.arena_bytes[device];
-  if (run.accumulate() != nullptr) bytes += run.accumulate()->plan().memory.arena_bytes[device];
-  for (const Variable& variable : run.session().graph().variables()) {
-    bytes += static_cast<size_t>(variable.shape().elements()) * SizeOf(variable.dtype());
-  }
-  return static_cast<double>(bytes) / kMebi;
+double MemoryOf(const TrainingRun& run) {
+  return static_cast<double>(run.variable_bytes() + run.arena_bytes()) / kMebi;
 }
 
 absl::Status Measure(const std::string& model, absl::Span<const int> towers, Report& report) {

@@ -147,6 +147,18 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(const TrainingO
   return run;
 }
 
+size_t TrainingRun::variable_bytes() const {
+  size_t bytes = 0;
+  for (const Variable& variable : graph_.variables()) bytes += TensorSpec{variable.dtype(), variable.shape()}.bytes();
+  return bytes;
+}
+
+size_t TrainingRun::arena_bytes() const {
+  const int device = devices_.TowerDevices()[0];
+  const size_t bytes = prepared_->plan().memory.arena_bytes[device];
+  return accumulate_ == nullptr ? bytes : bytes + accumulate_->plan().memory.arena_bytes[device];
+}
+
 absl::Status TrainingRun::Step() {
   for (const std::vector<Tensor>& feeds : series_) RETURN_IF_ERROR(accumulate_->Run(feeds));
   return prepared_->Run(feeds_);

@@ -49,7 +49,8 @@ class TrainingRun {
   const DeviceSet& devices() const { return devices_; }
   Session& session() { return *session_; }
   PreparedStep& prepared() { return *prepared_; }
-  PreparedStep* accumulate() { return accumulate_.get(); }  // null without towers in series
+  size_t variable_bytes() const;  // of all variables
+  size_t arena_bytes() const;     // of the first tower's device; with towers in series, for both of its prepared steps
 
   // The data that another program needs to do the same work: the current variables and the fields of the examples, by
   // name.

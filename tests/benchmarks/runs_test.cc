@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_split.h"
 #include "benchmarks/allreduce_run.h"
-#include "benchmarks/memory_plan.h"
 #include "benchmarks/memory_use.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
