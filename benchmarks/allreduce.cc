@@ -9,7 +9,6 @@
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
 #include "framework/base/status.h"
-#include "framework/collective/nccl.h"
 
 ABSL_FLAG(std::string, devices, "cpu:2", "Devices, with one rank on each: cpu:N or gpu:N.");
 ABSL_FLAG(std::string, averager, "local", "Averager: local, or nccl for GPUs.");
@@ -31,12 +30,9 @@ absl::Status Run() {
     return absl::InvalidArgumentError(
         "--smallest must be at least 4, --largest at least --smallest, and --rounds at least 1");
   }
-  if (averager != "local" && averager != "nccl") {
-    return absl::InvalidArgumentError(absl::StrCat("--averager=", averager, " is unknown; expected local or nccl"));
-  }
+  ASSIGN_OR_RETURN(const CollectiveFactory factory, FindAverager(averager));
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(spec));
   const auto ranks = static_cast<int>(devices.TowerDevices().size());
-  const CollectiveFactory factory = averager == "nccl" ? NcclFactory() : CollectiveFactory(MakeLocalCollective);
   Report report("allreduce", absl::StrCat("Mean of float32 over ", spec, " by ", averager, ", ", ranks,
                                           " ranks: microseconds, GB/s"));
   double best = 0;

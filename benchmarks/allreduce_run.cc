@@ -1,20 +1,20 @@
 #include "benchmarks/allreduce_run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+#include "benchmarks/paired_runs.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
+#include "framework/collective/nccl.h"
 
 namespace belfry::benchmarks {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Element `i` of rank `rank`'s input, and of the mean over the ranks.
 float Given(int rank, int64_t i) { return static_cast<float>((rank + 1) * (i % 1000 + 1)); }
@@ -40,8 +40,10 @@ absl::StatusOr<Rank> MakeRank(Device& device, const Device& host, int rank, int6
   return made;
 }
 
-// Performs runs `begin` to `end` of the collective on all ranks. Returns the seconds that one run took.
-absl::StatusOr<double> RunAll(Collective& collective, std::vector<Rank>& ranks, uint32_t begin, uint32_t end) {
+// Performs `count` runs of the collective on all ranks, from run `next` on, which moves behind them. Returns the
+// seconds that one run took.
+absl::StatusOr<double> RunAll(Collective& collective, std::vector<Rank>& ranks, uint32_t count, uint32_t& next) {
+  const uint32_t begin = next, end = next += count;
   std::vector<absl::Status> statuses(ranks.size());
   std::vector<std::thread> threads;
   const auto start = Clock::now();
@@ -57,7 +59,7 @@ absl::StatusOr<double> RunAll(Collective& collective, std::vector<Rank>& ranks, 
   }
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
-  return std::chrono::duration<double>(Clock::now() - start).count() / (end - begin);
+  return Seconds(start) / count;
 }
 
 absl::StatusOr<double> LargestError(std::vector<Rank>& ranks, const Device& host, int64_t elements) {
@@ -82,6 +84,12 @@ double AlgorithmBandwidth(double bytes, double seconds) { return bytes / seconds
 
 double BusBandwidth(double algorithm_bandwidth, int ranks) { return algorithm_bandwidth * 2 * (ranks - 1) / ranks; }
 
+absl::StatusOr<CollectiveFactory> FindAverager(absl::string_view name) {
+  if (name == "local") return CollectiveFactory(MakeLocalCollective);
+  if (name == "nccl") return NcclFactory();
+  return absl::InvalidArgumentError(absl::StrCat("--averager=", name, " is unknown; expected local or nccl"));
+}
+
 absl::StatusOr<AllReduceResult> RunAllReduce(const DeviceSet& devices, const CollectiveFactory& factory,
                                              int64_t elements, int rounds, double seconds) {
   const Device& host = devices.device(0);  // every set begins with a CPU device
@@ -97,23 +105,19 @@ absl::StatusOr<AllReduceResult> RunAllReduce(const DeviceSet& devices, const Col
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<Collective> collective, factory(std::move(spec)));
   AllReduceResult result;
-  uint32_t run = 1;
-  RETURN_IF_ERROR(RunAll(*collective, ranks, run, run + 1).status());
-  ++run;
+  uint32_t next = 1;
+  RETURN_IF_ERROR(RunAll(*collective, ranks, 1, next).status());
   ASSIGN_OR_RETURN(result.largest_error, LargestError(ranks, host, elements));
 
   // Enough runs that starting the threads does not count.
   uint32_t runs = 8;
   for (;;) {
-    ASSIGN_OR_RETURN(const double one, RunAll(*collective, ranks, run, run + runs));
-    run += runs;
+    ASSIGN_OR_RETURN(const double one, RunAll(*collective, ranks, runs, next));
     if (one * runs >= seconds / 2 || runs >= (1u << 24)) break;
     runs *= 2;
   }
   for (int round = 0; round < rounds; ++round) {
-    ASSIGN_OR_RETURN(const double one, RunAll(*collective, ranks, run, run + runs));
-    run += runs;
-    result.seconds.push_back(one);
+    ASSIGN_OR_RETURN(result.seconds.emplace_back(), RunAll(*collective, ranks, runs, next));
   }
   return result;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "framework/collective/collective.h"
 #include "framework/device/device_set.h"
 
@@ -15,6 +16,9 @@ namespace belfry::benchmarks {
 // 1) / ranks.
 double AlgorithmBandwidth(double bytes, double seconds);
 double BusBandwidth(double algorithm_bandwidth, int ranks);
+
+// The collectives of "local" or "nccl". InvalidArgument: another name.
+absl::StatusOr<CollectiveFactory> FindAverager(absl::string_view name);
 
 struct AllReduceResult {
   std::vector<double> seconds;  // of one all-reduce, one value per round

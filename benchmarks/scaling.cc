@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "benchmarks/allreduce_run.h"
 #include "benchmarks/main.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
@@ -20,7 +21,6 @@
 #include "benchmarks/training_run.h"
 #include "framework/base/cores.h"
 #include "framework/base/status.h"
-#include "framework/collective/nccl.h"
 
 ABSL_FLAG(std::string, model, "cifar_net", "Models to train, separated by commas; see --model of `training`.");
 ABSL_FLAG(std::string, kind, "cpu", "Kind of devices: cpu (one thread each) or gpu.");
@@ -84,14 +84,6 @@ absl::Status CheckFlags() {
   return absl::OkStatus();
 }
 
-absl::Status CheckAverager(const std::string& averager) {
-  if (averager != "local" && averager != "nccl") {
-    return absl::InvalidArgumentError(absl::StrCat("--averager=", averager, " is unknown; expected local or nccl"));
-  }
-  if (averager == "local" || !OnCpus()) return absl::OkStatus();
-  return absl::InvalidArgumentError("--averager=nccl averages among GPUs; set --kind=gpu as well");
-}
-
 absl::StatusOr<int> MostDevices() {
   if (const int asked = absl::GetFlag(FLAGS_most); asked > 0) return asked;
   if (OnCpus()) return static_cast<int>(AvailableCores().size());
@@ -106,11 +98,11 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> MakeRun(const std::string& model, c
                           .batch = batch,
                           .dtype = absl::GetFlag(FLAGS_dtype)};
   if (OnCpus()) options.device.cpu_threads = 1;
-  if (averager == "nccl") options.session.collectives = NcclFactory();
-  ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run, TrainingRun::Create(options));
-  for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run->Step());
-  RETURN_IF_ERROR(run->Wait());
-  return run;
+  if (OnCpus() && averager == "nccl") {
+    return absl::InvalidArgumentError("--averager=nccl averages among GPUs; set --kind=gpu as well");
+  }
+  ASSIGN_OR_RETURN(options.session.collectives, FindAverager(averager));
+  return TrainingRun::Create(options);
 }
 
 // The setups of a model: of both modes, which are the same with one device, with each averager, and of programs apart.
@@ -134,7 +126,6 @@ absl::Status AddSetups(const std::string& name, std::vector<Setup>& setups) {
   RETURN_IF_ERROR(add("one", "local", 1, 1, batch));
   for (int devices = 2; devices <= most; devices *= 2) {
     for (const std::string& averager : averagers) {
-      RETURN_IF_ERROR(CheckAverager(averager));
       const std::string suffix = averager == "local" ? "" : absl::StrCat(", ", averager);
       RETURN_IF_ERROR(add("strong" + suffix, averager, devices, 1, batch));
       RETURN_IF_ERROR(add("weak" + suffix, averager, devices, 1, batch * devices));
