@@ -44,8 +44,6 @@ using dnnl::algorithm;
 using dnnl::memory;
 using tag = memory::format_tag;
 
-constexpr int kWarmUpSteps = 5;
-
 using ops::winograd::Pass;
 
 const char* PassName(Pass pass) {
@@ -185,7 +183,6 @@ absl::Status MeasureModel(const std::string& model, Report& report) {
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run,
                    TrainingRun::Create(
                        {.model = model, .device = {.cpu_threads = threads}, .batch = absl::GetFlag(FLAGS_batch_size)}));
-  for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run->Step());
   ASSIGN_OR_RETURN(const std::vector<StepTrace> traces, run->TracedSteps(absl::GetFlag(FLAGS_steps)));
   const Program& program = run->prepared().plan().program;
   double step = 0;

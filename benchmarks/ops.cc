@@ -35,15 +35,12 @@ ABSL_FLAG(std::string, out, "", "Directory for results as JSON and CSV; empty: n
 namespace belfry::benchmarks {
 namespace {
 
-constexpr int kWarmUpSteps = 5;
-
 absl::Status MeasureModel(const std::string& model, const Limits& limits, Report& report) {
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run,
                    TrainingRun::Create({.model = model,
                                         .device = {.cpu_threads = absl::GetFlag(FLAGS_threads)},
                                         .batch = absl::GetFlag(FLAGS_batch_size),
                                         .dtype = absl::GetFlag(FLAGS_dtype)}));
-  for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run->Step());
   ASSIGN_OR_RETURN(const std::vector<StepTrace> traces, run->TracedSteps(absl::GetFlag(FLAGS_steps)));
   AddKernels(model, run->prepared().plan(), traces, limits, absl::GetFlag(FLAGS_least), report);
   return absl::OkStatus();
@@ -57,8 +54,8 @@ struct LargeOp {
   std::function<Output(const Scope&, Output, Output)> build;
 };
 
-const std::vector<LargeOp>& LargeOps() {
-  static const auto* const ops = new std::vector<LargeOp>{
+std::vector<LargeOp> LargeOps() {
+  return {
       {"Add", 2, true, [](const Scope& s, Output a, Output b) { return ops::Add(s, a, b); }},
       {"Mul", 2, true, [](const Scope& s, Output a, Output b) { return ops::Mul(s, a, b); }},
       {"Relu", 1, true, [](const Scope& s, Output a, Output) { return ops::Relu(s, a); }},
@@ -71,7 +68,6 @@ const std::vector<LargeOp>& LargeOps() {
       {"Mean of squares of differences", 2, false,
        [](const Scope& s, Output a, Output b) { return ops::Mean(s, ops::Square(s, ops::Sub(s, a, b))); }},
   };
-  return *ops;
 }
 
 absl::Status MeasureLarge(const LargeOp& op, double triad, Report& report) {

@@ -38,7 +38,6 @@ ABSL_FLAG(std::string, out, ".", "Directory for results as JSON and CSV, and for
 namespace belfry::benchmarks {
 namespace {
 
-constexpr int kWarmUpSteps = 5;
 // Steps of each independent program before all wait for the slowest.
 constexpr int kStepsApart = 10;
 
@@ -117,9 +116,8 @@ absl::Status AddSetups(const std::string& name, std::vector<Setup>& setups) {
     Setup& setup = setups.emplace_back(
         Setup{.program = absl::StrCat(name, ", ", program), .devices = devices * programs, .base = base, .runs = {}});
     for (int i = 0; i < programs; ++i) {
-      ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
+      ASSIGN_OR_RETURN(setup.runs.emplace_back(),
                        MakeRun(name, averager, devices, of_each, OnCpus() || programs == 1 ? "" : absl::StrCat(i)));
-      setup.runs.push_back(std::move(run));
     }
     return absl::OkStatus();
   };

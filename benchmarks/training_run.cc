@@ -165,6 +165,8 @@ absl::Status TrainingRun::Step() {
 }
 
 absl::StatusOr<std::vector<StepTrace>> TrainingRun::TracedSteps(int count) {
+  constexpr int kUntracedSteps = 5;
+  for (int i = 0; i < kUntracedSteps; ++i) RETURN_IF_ERROR(Step());
   std::vector<StepTrace> traces(static_cast<size_t>(count));
   for (StepTrace& trace : traces) RETURN_IF_ERROR(TracedStep(trace));
   return traces;

@@ -39,7 +39,7 @@ class TrainingRun {
   absl::Status Step();
   // Traces of the step; with towers in series, of their update only.
   absl::Status TracedStep(StepTrace& trace) { return prepared_->RunTraced(feeds_, trace); }
-  absl::StatusOr<std::vector<StepTrace>> TracedSteps(int count);
+  absl::StatusOr<std::vector<StepTrace>> TracedSteps(int count);  // after some that are not traced
   absl::Status Wait() { return prepared_->Wait(); }
   float loss() const { return prepared_->fetched(0).scalar<float>(); }  // of the last step, before its update
 
