@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import networks
-from pytorch_side import Ops
+from pytorch_side import Ops, to_torch
 
 SHAPES = {"conv1/weights": (5, 5, 3, 64), "conv1/biases": (64,), "conv2/weights": (5, 5, 64, 64), "conv2/biases": (64,),
           "local3/weights": (2304, 384), "local3/biases": (384,), "local4/weights": (384, 192), "local4/biases": (192,),
@@ -22,19 +22,12 @@ class Network(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.ops = Ops("cpu")
-        self.names = list(SHAPES)
         torch.manual_seed(1)
         values = [0.05 * torch.randn(shape) for shape in SHAPES.values()]
-        self.values = torch.nn.ParameterList(torch.nn.Parameter(self.as_torch(value)) for value in values)
-
-    @staticmethod
-    def as_torch(value):
-        if value.dim() == 4:
-            return value.permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
-        return value.t().contiguous() if value.dim() == 2 else value
+        self.values = torch.nn.ParameterList(torch.nn.Parameter(to_torch(value.numpy(), "cpu")) for value in values)
 
     def forward(self, images, labels):
-        return networks.loss(self.ops, "cifar_net", dict(zip(self.names, self.values)), images, labels)
+        return networks.loss(self.ops, "cifar_net", dict(zip(SHAPES, self.values)), images, labels)
 
 
 def main():

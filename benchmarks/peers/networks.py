@@ -3,6 +3,7 @@
 `p` holds the variables by Belfry's names (models/networks). Images have the layout that `ops` expects. Those of
 ImageNet and U-Net are for PyTorch only.
 """
+import functools
 
 
 def cifar_net(ops, p, x, norms):
@@ -16,10 +17,14 @@ def cifar_net(ops, p, x, norms):
     return perceptron(ops, p, ops.flatten(x), ["local3", "local4"])
 
 
-def perceptron(ops, p, x, hidden):
+def dense(ops, p, x, name):
+    return ops.dense(x, p[f"{name}/weights"], p[f"{name}/biases"])
+
+
+def perceptron(ops, p, x, hidden, last="softmax_linear"):
     for name in hidden:
-        x = ops.relu(ops.dense(x, p[f"{name}/weights"], p[f"{name}/biases"]))
-    return ops.dense(x, p["softmax_linear/weights"], p["softmax_linear/biases"])
+        x = ops.relu(dense(ops, p, x, name))
+    return dense(ops, p, x, last)
 
 
 def resnet(ops, p, x, depth):
@@ -34,7 +39,7 @@ def resnet(ops, p, x, depth):
             y = ops.relu(convolution(x, f"{name}/conv1", stride))
             shortcut = ops.half_size_twice_the_channels(x) if stride == 2 else x
             x = ops.relu(convolution(y, f"{name}/conv2") + shortcut)
-    return ops.dense(ops.mean_of_image(x), p["logits/weights"], p["logits/biases"])
+    return dense(ops, p, ops.mean_of_image(x), "logits")
 
 
 def imagenet_convolution(ops, p, x, name, stride=1, groups=1):
@@ -42,9 +47,7 @@ def imagenet_convolution(ops, p, x, name, stride=1, groups=1):
 
 
 def imagenet_resnet50(ops, p, x):
-    def convolution(x, name, stride=1):
-        return imagenet_convolution(ops, p, x, name, stride)
-
+    convolution = functools.partial(imagenet_convolution, ops, p)
     x = ops.padded_max_pool(ops.relu(convolution(x, "conv1", 2)))
     for stage, blocks in enumerate((3, 4, 6, 3), 1):
         for block in range(1, blocks + 1):
@@ -53,7 +56,7 @@ def imagenet_resnet50(ops, p, x):
             y = ops.relu(convolution(x, f"{name}/conv1"))
             y = convolution(ops.relu(convolution(y, f"{name}/conv2", stride)), f"{name}/conv3")
             x = ops.relu(y + (convolution(x, f"{name}/shortcut", stride) if block == 1 else x))
-    return ops.dense(ops.mean_of_image(x), p["logits/weights"], p["logits/biases"])
+    return dense(ops, p, ops.mean_of_image(x), "logits")
 
 
 def imagenet_vgg16(ops, p, x):
@@ -62,16 +65,11 @@ def imagenet_vgg16(ops, p, x):
             name = f"conv{stage}_{i}"
             x = ops.relu(ops.padded_convolution(x, p[f"{name}/weights"], p[f"{name}/biases"]))
         x = ops.halving_max_pool(x)
-    x = ops.flatten(x)
-    for name in ("fc6", "fc7"):
-        x = ops.relu(ops.dense(x, p[f"{name}/weights"], p[f"{name}/biases"]))
-    return ops.dense(x, p["logits/weights"], p["logits/biases"])
+    return perceptron(ops, p, ops.flatten(x), ["fc6", "fc7"], "logits")
 
 
 def imagenet_mobilenet_v2(ops, p, x):
-    def convolution(x, name, stride=1, groups=1):
-        return imagenet_convolution(ops, p, x, name, stride, groups)
-
+    convolution = functools.partial(imagenet_convolution, ops, p)
     x = ops.relu6(convolution(x, "conv1", 2))
     block = 0
     for stride, count in ((1, 1), (2, 2), (2, 3), (2, 4), (1, 3), (2, 3), (1, 1)):
@@ -84,7 +82,7 @@ def imagenet_mobilenet_v2(ops, p, x):
             y = ops.relu6(convolution(y, f"{name}/depthwise", stride if i == 0 else 1, depthwise.shape[0]))
             y = convolution(y, f"{name}/project")
             x = x + y if i > 0 else y
-    return ops.dense(ops.mean_of_image(ops.relu6(convolution(x, "conv2"))), p["logits/weights"], p["logits/biases"])
+    return dense(ops, p, ops.mean_of_image(ops.relu6(convolution(x, "conv2"))), "logits")
 
 
 def unet(ops, p, x, depth=4):
@@ -126,12 +124,9 @@ def decay(model, name):
 
 
 def dlrm(ops, p, ids, numbers):
-    def dense(name, x):
-        return ops.dense(x, p[f"{name}/weights"], p[f"{name}/biases"])
-
-    rows = [ops.embedding(p[f"table{t}"], ids[:, t]) for t in range(4)]
-    x = ops.relu(dense("bottom2", ops.relu(dense("bottom1", numbers))))
-    return dense("top2", ops.relu(dense("top1", ops.concat([x, *rows]))))
+    rows = [ops.embedding(ids[:, t], p[f"table{t}"], sparse=True) for t in range(4)]
+    x = ops.relu(perceptron(ops, p, numbers, ["bottom1"], "bottom2"))
+    return perceptron(ops, p, ops.concat([x, *rows]), ["top1"], "top2")
 
 
 def is_transformer(model):
@@ -140,21 +135,19 @@ def is_transformer(model):
 
 def transformer(ops, p, tokens):
     """The logits [N * T, vocabulary] of models/networks/transformer.h; the width of a head is GPT-2's."""
-    def dense(name, x):
-        return ops.dense(x, p[f"{name}/weights"], p[f"{name}/biases"])
-
-    def norm(name, x):
+    def norm(x, name):
         return ops.layer_norm(x, p[f"{name}/gamma"], p[f"{name}/beta"])
 
-    x = ops.lookup(p["token_embedding"], tokens) + p["position_embedding"]
+    x = ops.embedding(tokens, p["token_embedding"]) + p["position_embedding"]
     layer = 0
     while f"layer{layer}/mlp/hidden/weights" in p:
         name = f"layer{layer}"
-        qkv = dense(f"{name}/attention/qkv", norm(f"{name}/attention_norm", x))
-        x = x + dense(f"{name}/attention/output", ops.causal_attention(qkv, width_of_head=64))
-        x = x + dense(f"{name}/mlp/output", ops.gelu(dense(f"{name}/mlp/hidden", norm(f"{name}/mlp_norm", x))))
+        qkv = dense(ops, p, norm(x, f"{name}/attention_norm"), f"{name}/attention/qkv")
+        x = x + dense(ops, p, ops.causal_attention(qkv, width_of_head=64), f"{name}/attention/output")
+        hidden = dense(ops, p, norm(x, f"{name}/mlp_norm"), f"{name}/mlp/hidden")
+        x = x + dense(ops, p, ops.gelu(hidden), f"{name}/mlp/output")
         layer += 1
-    return ops.dense(norm("final_norm", x), ops.as_weights(p["token_embedding"]), None)
+    return ops.dense(norm(x, "final_norm"), p["token_embedding"], None)
 
 
 def fields(model):

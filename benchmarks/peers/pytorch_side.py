@@ -19,6 +19,8 @@ class Ops:
     relu = staticmethod(functional.relu)
     relu6 = staticmethod(functional.relu6)
     cross_entropy = staticmethod(functional.cross_entropy)
+    dense = staticmethod(functional.linear)
+    embedding = staticmethod(functional.embedding)
 
     @staticmethod
     def convolution(x, weights, biases, stride=1):
@@ -51,18 +53,6 @@ class Ops:
         return x * (1 + functional.conv2d(x * x, self.window)).pow(-0.75)
 
     @staticmethod
-    def embedding(table, ids):
-        return functional.embedding(ids, table, sparse=True)
-
-    @staticmethod
-    def lookup(table, ids):
-        return functional.embedding(ids, table)
-
-    @staticmethod
-    def as_weights(table):
-        return table
-
-    @staticmethod
     def rows(x):
         return x.flatten(0, -2)
 
@@ -88,10 +78,6 @@ class Ops:
     @staticmethod
     def flatten(x):
         return x.permute(0, 2, 3, 1).flatten(1)
-
-    @staticmethod
-    def dense(x, weights, biases):
-        return functional.linear(x, weights, biases)
 
     @staticmethod
     def batch_norm(x, p, name):
