@@ -108,17 +108,16 @@ def draw(runs, over, path):
         y = place(0, percent / 100)[1]
         parts.append(f'<line x1="{left}" y1="{y:.1f}" x2="{width - 20}" y2="{y:.1f}" stroke="#ddd"/>'
                      + label(left - 8, y, f"{percent} %", "end"))
+    strokes = {name: f'stroke="{COLOURS[name.split()[0]]}"' + (' stroke-dasharray="5 3"' if "bfloat16" in name else "")
+               for name in runs}
     for name, points in curves:
-        dashes = ' stroke-dasharray="5 3"' if "bfloat16" in name else ""
         places = [place(*point) for point in points]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        parts.append(f'<polyline points="{line}" stroke="{COLOURS[name.split()[0]]}"{dashes} fill="none"/>')
+        parts.append(f'<polyline points="{line}" {strokes[name]} fill="none"/>')
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{COLOURS[name.split()[0]]}"/>' for x, y in places]
     for index, name in enumerate(sorted(runs)):
-        dashes = ' stroke-dasharray="5 3"' if "bfloat16" in name else ""
         y = height - bottom - 20 * (len(runs) - index)
-        parts.append(f'<path d="M{width - 200} {y}h30" stroke="{COLOURS[name.split()[0]]}"{dashes}/>'
-                     + label(width - 160, y, name, "start"))
+        parts.append(f'<path d="M{width - 200} {y}h30" {strokes[name]}/>' + label(width - 160, y, name, "start"))
     parts.append(label(width / 2, height - 12, f"{over} of training, up to {end:.0f}" if axis == 0 else "steps")
                  + label(left, height - 22, "0") + label(width - 20, height - 22, f"{end:.0f}", "end") + "</svg>")
     path.write_text("\n".join(parts) + "\n")

@@ -65,16 +65,12 @@ class Data:
             return torch.rand(len(self.train), device=self.train.device) < 0.5
         return self.first_flips ^ (epoch % 2 == 1)
 
-    def corners(self, epoch):
-        """The corners of the crops in the padded images, [N, 2]."""
-        del epoch
-        room = self.padded.shape[-1] - 32
-        return torch.randint(0, room + 1, (len(self.train), 2), device=self.train.device)
-
     def epoch(self, epoch, batch, drop_remainder):
-        corners, flips, images = self.corners(epoch), self.flips(epoch), torch.empty_like(self.train)
-        for y in range(self.padded.shape[-1] - 31):
-            for x in range(self.padded.shape[-1] - 31):
+        places = self.padded.shape[-1] - 31
+        corners = torch.randint(0, places, (len(self.train), 2), device=self.train.device)  # of the crops in the padded images
+        flips, images = self.flips(epoch), torch.empty_like(self.train)
+        for y in range(places):
+            for x in range(places):
                 chosen = (corners[:, 0] == y) & (corners[:, 1] == x)
                 images[chosen] = self.padded[chosen, :, y:y + 32, x:x + 32]
         images = torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images)
@@ -331,19 +327,7 @@ def train(options, model, data, log):
           f"{step * batch / seconds:.0f} images/s, {seconds + time.perf_counter() - start:.1f} s with the last evaluation")
 
 
-def make(options):
-    """The model and the data of the options."""
-    torch.set_num_threads(options.threads)
-    torch.manual_seed(options.seed)
-    data = Data(options, options.device)
-    model = ResNet20() if options.recipe == "resnet" else SpeedrunNet(options.recipe == "record")
-    model = model.to(options.device, memory_format=torch.channels_last)
-    if options.recipe != "resnet":
-        model.set_whitening(data.train[:5000])
-    return model.train(), data
-
-
-def parse(arguments=None):
+def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", default="speedrun", choices=list(RECIPES))
     parser.add_argument("--data_dir", required=True, help="CIFAR-10's binary files")
@@ -360,14 +344,20 @@ def parse(arguments=None):
     parser.add_argument("--evaluate_every_epochs", type=int, default=1, help="0: only at the end")
     parser.add_argument("--print_every", type=int, default=0, help="steps between lines; 0: none but those of epochs")
     parser.add_argument("--log", default="", help="file for a JSON object a line")
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
 def main():
     options = parse()
-    model, data = make(options)
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(options.seed)
+    data = Data(options, options.device)
+    model = ResNet20() if options.recipe == "resnet" else SpeedrunNet(options.recipe == "record")
+    model = model.to(options.device, memory_format=torch.channels_last)
+    if options.recipe != "resnet":
+        model.set_whitening(data.train[:5000])
     file = open(options.log, "w") if options.log else None
-    train(options, model, data, lambda line: file and print(json.dumps(line), file=file, flush=True))
+    train(options, model.train(), data, lambda line: file and print(json.dumps(line), file=file, flush=True))
 
 
 if __name__ == "__main__":
