@@ -178,10 +178,9 @@ absl::StatusOr<BenchModel> FindModel(const std::string& name) {
     model.update = UpdateRule::kDescent;
     model.narrow = false;
     model.loss = DlrmLoss;
-  } else if (name == "gpt") {
-    SetTransformer({.vocabulary = 65, .length = 256, .layers = 6, .heads = 6, .width = 384}, 8, model);
-  } else if (name == "gpt_padded") {
-    SetTransformer({.vocabulary = 65, .length = 256, .layers = 6, .heads = 6, .width = 384}, 16, model);
+  } else if (name == "gpt" || name == "gpt_padded") {
+    SetTransformer({.vocabulary = 65, .length = 256, .layers = 6, .heads = 6, .width = 384}, name == "gpt" ? 8 : 16,
+                   model);
   } else if (name == "gpt2") {
     SetTransformer({.length = 256}, 1, model);
   } else if (name == "s5") {

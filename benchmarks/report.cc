@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -17,6 +16,7 @@
 #include "benchmarks/machine.h"
 #include "benchmarks/paired_runs.h"
 #include "framework/base/status.h"
+#include "framework/io/file.h"
 
 namespace belfry::benchmarks {
 namespace {
@@ -77,12 +77,6 @@ std::string Wrapped(const std::string& text) {
     used = used > 0 && fits ? used + 1 + word.size() : word.size();
   }
   return lines;
-}
-
-absl::Status WriteText(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text << std::flush;
-  return file ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path.string()));
 }
 
 }  // namespace
@@ -178,8 +172,8 @@ absl::Status Report::Finish(const std::string& directory) const {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot create ", directory, ": ", error.message()));
-  RETURN_IF_ERROR(WriteText(folder / (name_ + ".json"), Json().dump(1) + "\n"));
-  return WriteText(folder / (name_ + ".csv"), Csv());
+  RETURN_IF_ERROR(io::WriteFile(folder / (name_ + ".json"), Json().dump(1) + "\n"));
+  return io::WriteFile(folder / (name_ + ".csv"), Csv());
 }
 
 }  // namespace belfry::benchmarks

@@ -76,17 +76,15 @@ std::vector<NodeTime> NodeTimes(const Plan& plan, absl::Span<const StepTrace> st
 }
 
 StepParts PartsOf(const Plan& plan, absl::Span<const StepTrace> steps) {
-  std::vector<double> whole, compute, averaging, exposed;
-  for (const StepTrace& step : steps) {
-    const StepParts parts = PartsOfOne(plan, step);
-    whole.push_back(parts.step);
-    compute.push_back(parts.compute);
-    averaging.push_back(parts.averaging);
-    exposed.push_back(parts.exposed);
+  std::vector<StepParts> all;
+  for (const StepTrace& step : steps) all.push_back(PartsOfOne(plan, step));
+  StepParts medians;
+  for (double StepParts::*part : {&StepParts::step, &StepParts::compute, &StepParts::averaging, &StepParts::exposed}) {
+    std::vector<double> seconds;
+    for (const StepParts& parts : all) seconds.push_back(parts.*part);
+    if (!all.empty()) medians.*part = Median(seconds);
   }
-  if (steps.empty()) return {};
-  return {
-      .step = Median(whole), .compute = Median(compute), .averaging = Median(averaging), .exposed = Median(exposed)};
+  return medians;
 }
 
 std::string Split(const Plan& plan, absl::Span<const NodeTime> times, int count) {

@@ -1,7 +1,6 @@
 // Benchmark of training: steps per second of a model on any devices, on synthetic examples that stay the same.
 // benchmarks/peers/compare.py runs it in turn with the same model in other frameworks.
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +16,6 @@
 #include "benchmarks/step_times.h"
 #include "benchmarks/training_run.h"
 #include "framework/base/status.h"
-#include "framework/base/steady_time.h"
 #include "framework/runtime/trace_report.h"
 
 ABSL_FLAG(std::string, devices, "cpu:1", "Devices, with one tower on each: cpu:N or gpu:N.");
@@ -57,9 +55,9 @@ absl::StatusOr<std::vector<double>> HostTimes(TrainingRun& run) {
   std::vector<double> host;
   for (int i = 0; run.prepared().asynchronous() && i < kHostSteps; ++i) {
     RETURN_IF_ERROR(run.Wait());
-    const absl::Time begin = SteadyNow();
+    const Clock::time_point begin = Clock::now();
     RETURN_IF_ERROR(run.Step());
-    host.push_back(absl::ToDoubleMicroseconds(SteadyNow() - begin));
+    host.push_back(Seconds(begin) * 1e6);
   }
   RETURN_IF_ERROR(run.Wait());
   return host;

@@ -12,7 +12,6 @@
 #include "absl/time/clock.h"
 #include "benchmarks/paired_runs.h"
 #include "framework/base/status.h"
-#include "framework/base/steady_time.h"
 #include "framework/base/thread.h"
 #include "framework/collective/collective.h"
 
@@ -42,15 +41,14 @@ int TaskOfAnotherMachine(const World& world) {
   return 1;
 }
 
-double Now() { return static_cast<double>(absl::ToUnixNanos(SteadyNow())) * 1e-9; }
-
 // A thread that computes without end, and counts what it does.
 class Computing {
  public:
   Computing() : thread_([this] { Compute(); }) {
-    const double begin = Now(), before = done_;
+    const Clock::time_point begin = Clock::now();
+    const double before = done_;
     absl::SleepFor(kCalibration);
-    seconds_ = (Now() - begin) / std::max(done_ - before, 1.0);
+    seconds_ = Seconds(begin) / std::max(done_ - before, 1.0);
   }
   ~Computing() {
     stop_ = true;
@@ -87,9 +85,10 @@ absl::StatusOr<Cost> CostOfMessage(World& world, int tag, int other, size_t byte
   std::vector<double> seconds, lost;
   const int exchanges = bytes < kLarge ? kExchanges : kLargeExchanges;
   for (int i = -kWarmUp; i < exchanges; ++i) {
-    const double before = computing != nullptr ? computing->Computed() : 0, begin = Now();
+    const double before = computing != nullptr ? computing->Computed() : 0;
+    const Clock::time_point begin = Clock::now();
     RETURN_IF_ERROR(world.Exchange(tag, transfers, deadline, nullptr));
-    const double took = Now() - begin;
+    const double took = Seconds(begin);
     if (i < 0) continue;
     seconds.push_back(took);
     lost.push_back(computing == nullptr ? 0 : std::clamp(took - (computing->Computed() - before), 0.0, took));
@@ -107,9 +106,9 @@ absl::StatusOr<double> SecondsOfSum() {
                             .ranks = {{.data = first.data(), .weight = &one}, {.data = second.data(), .weight = &one}}};
   std::vector<double> seconds;
   for (int i = -kWarmUp; i < kExchanges; ++i) {
-    const double begin = Now();
+    const Clock::time_point begin = Clock::now();
     RETURN_IF_ERROR(ReduceOnHost(spec, spec.ranks, 0, 1, 0, kElements));
-    if (i >= 0) seconds.push_back(Now() - begin);
+    if (i >= 0) seconds.push_back(Seconds(begin));
   }
   return Median(seconds) / static_cast<double>(2 * kElements * sizeof(float));
 }

@@ -31,26 +31,13 @@ class NoAverage : public Collective {
   void Reset(uint32_t) override {}
 };
 
-// A run and the index of its first tower's device.
-struct Tower {
-  std::unique_ptr<TrainingRun> run;
-  int device = 0;
-};
-
-absl::StatusOr<Tower> MakeTower(const TrainingOptions& options) {
-  Tower tower;
-  ASSIGN_OR_RETURN(tower.run, TrainingRun::Create(options));
-  tower.device = tower.run->devices().TowerDevices()[0];
-  return tower;
-}
-
 // A tower with all examples, in a plan of two that average nothing.
-absl::StatusOr<Tower> MakeTowerOfTwo(TrainingOptions options) {
+absl::StatusOr<std::unique_ptr<TrainingRun>> MakeTowerOfTwo(TrainingOptions options) {
   options.devices = "cpu:2";
   options.device.bind_threads = false;  // the second tower has nothing to do
   options.in_first_tower = true;
   options.session.collectives = [](const CollectiveSpec&) { return std::make_unique<NoAverage>(); };
-  return MakeTower(options);
+  return TrainingRun::Create(options);
 }
 
 // Adds the times of a device's kernels in a step, by node. Returns their sum.
@@ -83,23 +70,24 @@ bool SameCollectives(const StepModel& a, const StepModel& b) {
 
 absl::StatusOr<TracedTower> TraceTower(TrainingOptions options) {
   options.devices = "cpu:1";
-  ASSIGN_OR_RETURN(const Tower alone, MakeTower(options));
-  ASSIGN_OR_RETURN(const Tower tower, MakeTowerOfTwo(options));
+  ASSIGN_OR_RETURN(const auto alone, TrainingRun::Create(options));
+  ASSIGN_OR_RETURN(const auto tower, MakeTowerOfTwo(options));
   for (int i = 0; i < kUntracedSteps; ++i) {
-    RETURN_IF_ERROR(alone.run->Step());
-    RETURN_IF_ERROR(tower.run->Step());
+    RETURN_IF_ERROR(alone->Step());
+    RETURN_IF_ERROR(tower->Step());
   }
 
-  const Plan& plan = tower.run->prepared().plan();
+  const Plan& plan = tower->prepared().plan();
+  const int device = tower->devices().TowerDevices()[0];
   std::map<std::string, std::vector<double>> by_node;
   std::vector<double> alone_seconds, compute_seconds;
   for (int i = 0; i < kTracedSteps; ++i) {
     StepTrace step;
     const Clock::time_point begin = Clock::now();
-    RETURN_IF_ERROR(alone.run->Step());
+    RETURN_IF_ERROR(alone->Step());
     alone_seconds.push_back(Seconds(begin));
-    RETURN_IF_ERROR(tower.run->TracedStep(step));
-    compute_seconds.push_back(AddSeconds(plan, step, tower.device, by_node));
+    RETURN_IF_ERROR(tower->TracedStep(step));
+    compute_seconds.push_back(AddSeconds(plan, step, device, by_node));
   }
   TracedTower traced{
       .alone = Median(alone_seconds), .compute = Median(compute_seconds), .straggling = Deviation(compute_seconds)};
@@ -109,20 +97,20 @@ absl::StatusOr<TracedTower> TraceTower(TrainingOptions options) {
   for (const auto& [name, seconds] : by_node) sum += times[name] = Median(seconds);
   // Occasional delays show in the median of a step's sum, but not in the median of any one kernel.
   for (auto& [name, seconds] : times) seconds *= traced.compute / sum;
-  const auto add = [&](const Tower& from, size_t bucket_bytes) {
-    ASSIGN_OR_RETURN(StepModel model, MakeStepModel(from.run->prepared().plan(), from.device, times));
+  const auto add = [&](TrainingRun& from, size_t bucket_bytes) {
+    ASSIGN_OR_RETURN(StepModel model, MakeStepModel(from.prepared().plan(), device, times));
     for (const BucketedStep& step : traced.steps) {
       if (SameCollectives(step.model, model)) return absl::OkStatus();
     }
     traced.steps.push_back({bucket_bytes, std::move(model)});
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(add(tower, models::DefaultBucketBytes(tower.run->devices())));
+  RETURN_IF_ERROR(add(*tower, models::DefaultBucketBytes(tower->devices())));
   const double bytes = traced.steps[0].model.bytes();
   for (size_t size = kSmallestBucket; static_cast<double>(size) / 2 < bytes; size *= 2) {
     options.replicate.bucket_bytes = size;
-    ASSIGN_OR_RETURN(const Tower other, MakeTowerOfTwo(options));
-    RETURN_IF_ERROR(add(other, size));
+    ASSIGN_OR_RETURN(const auto other, MakeTowerOfTwo(options));
+    RETURN_IF_ERROR(add(*other, size));
   }
   return traced;
 }
