@@ -78,13 +78,13 @@ struct Pair {
   std::unique_ptr<Session> session;
 };
 
-struct Values {
+struct TwoWeights {
   double mean = 0, twice = 0, loss = 0;
 };
 
 // The same by a plain loop.
-Values ByLoop(int64_t steps, int64_t every) {
-  Values values;
+TwoWeights ByLoop(int64_t steps, int64_t every) {
+  TwoWeights values;
   int64_t runs = 0;
   for (int64_t step = 0; step < steps; ++step) {
     const int64_t begin = step % 3 * kNumbersBatch, end = std::min(begin + kNumbersBatch, kNumbers);
@@ -120,7 +120,7 @@ TEST_F(OtherStepsTest, EachCountsItsOwnStepsAndFollowsItsOwnSchedule) {
                        .quiet = true,
                        .callbacks = {&metrics}});
       ASSERT_TRUE(trainer.Run().ok());
-      const Values expected = ByLoop(10, every);
+      const TwoWeights expected = ByLoop(10, every);
       EXPECT_NEAR(pair.Value("mean/value"), expected.mean, 1e-5);
       EXPECT_NEAR(pair.Value("twice/value"), expected.twice, 1e-5);
       EXPECT_EQ(pair.Value("global_step"), 10);

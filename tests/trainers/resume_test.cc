@@ -83,7 +83,7 @@ TEST_F(ResumeTest, GoesOnBitForBit) {
   }
 }
 
-double ValueOf(const std::vector<io::NamedTensor>& variables, absl::string_view name) {
+double NumberOf(const std::vector<io::NamedTensor>& variables, absl::string_view name) {
   for (const io::NamedTensor& tensor : variables) {
     if (tensor.name == name) return tensor.value.ToDoubles()[0];
   }
@@ -110,11 +110,11 @@ TEST_F(ResumeTest, KeepsTheLossScale) {
   for (const std::string spec : {"cpu:1", "cpu:2"}) {
     const auto straight = Run(spec, {}, 100);
     ASSERT_TRUE(status_.ok()) << status_;
-    const double steps = ValueOf(straight, "global_step"), skipped = ValueOf(straight, "loss_scale/skipped_steps");
+    const double steps = NumberOf(straight, "global_step"), skipped = NumberOf(straight, "loss_scale/skipped_steps");
     EXPECT_EQ(steps + skipped, 100);
     EXPECT_GT(skipped, 5);
     EXPECT_LT(skipped, 40);
-    EXPECT_LT(ValueOf(straight, "loss_scale"), 0x1p24);
+    EXPECT_LT(NumberOf(straight, "loss_scale"), 0x1p24);
     TrainerOptions options{.log_every = 1, .directory = Directory(spec), .checkpoint_every = 0};
     options.metrics_file = Directory(spec + ".jsonl");
     Run(spec, options, 37);
