@@ -260,7 +260,7 @@ TEST(WorldTowers, AllTowersInSeriesHaveTheBitsOfTowersSideBySide) {
   }
   const Case halves{.options = {.micro_batches = 3}, .towers = 6};
   EXPECT_THAT(Train(halves, Data(TestRandom()), 0, 6, MakeLocalCollective).status().message(),
-              HasSubstr("series is 3, but with several devices the towers of each must be 1, 2, 4, 8, ..."));
+              HasSubstr("micro_batches is 3, but with several devices the towers of each must be 1, 2, 4, 8, ..."));
 }
 
 // Their averages go through host memory.
