@@ -8,12 +8,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <ostream>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "framework/base/status.h"
 #include "tests/main/seed.h"
 
@@ -33,6 +35,11 @@
   auto status_or = (__VA_ARGS__);                                    \
   if (!status_or.ok()) GTEST_SKIP() << status_or.status().message(); \
   declaration = *std::move(status_or)
+
+// Messages as text, where this is no std::string_view, which GoogleTest would print letter by letter.
+namespace absl {
+inline void PrintTo(string_view text, std::ostream* out) { *out << '"' << text << '"'; }
+}  // namespace absl
 
 namespace belfry {
 
