@@ -49,9 +49,9 @@ OwnCallbacks MakeCallbacks(const TrainerOptions& options, const TrainingState& s
   }
   if (!options.resume.replay.empty()) own.last.push_back(std::make_shared<Replay>(options.resume.replay));
   own.last.push_back(std::make_shared<RunLedger>(RunLedgerOptions{.directory = options.directory,
-                                                                .settings = options.metadata,
-                                                                .data_paths = options.tasks.data_paths,
-                                                                .timeout = options.tasks.timeout}));
+                                                                  .settings = options.metadata,
+                                                                  .data_paths = options.tasks.data_paths,
+                                                                  .timeout = options.tasks.timeout}));
   return own;
 }
 

@@ -100,9 +100,7 @@ void ExpectNear(const std::vector<double>& actual, const std::vector<double>& ex
 
 class GpuTraining : public testing::TestWithParam<int> {
  protected:
-  void SetUp() override {
-    ASSIGN_OR_SKIP(devices_, OpenTestGpus(GetParam()));
-  }
+  void SetUp() override { ASSIGN_OR_SKIP(devices_, OpenTestGpus(GetParam())); }
   DeviceSet devices_;
 };
 

@@ -26,9 +26,7 @@ struct Sizes {
 
 class GpuTf32Test : public testing::TestWithParam<Sizes> {
  protected:
-  void SetUp() override {
-    ASSIGN_OR_SKIP(devices_, OpenTf32TestGpu());
-  }
+  void SetUp() override { ASSIGN_OR_SKIP(devices_, OpenTf32TestGpu()); }
   Output Waves(const Shape& shape, double step) {
     Tensor x(DType::kFloat32, shape);
     for (int64_t i = 0; i < x.elements(); ++i) {

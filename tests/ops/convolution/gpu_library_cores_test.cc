@@ -29,9 +29,7 @@ using harness::NodeRun;
 
 class GpuLibraryCores : public testing::TestWithParam<DType> {
  protected:
-  void SetUp() override {
-    ASSIGN_OR_SKIP(devices_, OpenFastTestGpu());
-  }
+  void SetUp() override { ASSIGN_OR_SKIP(devices_, OpenFastTestGpu()); }
   Device& gpu() const { return devices_.device(1); }
 
   Output Random(const Shape& shape, DType dtype) {

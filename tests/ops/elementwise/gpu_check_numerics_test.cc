@@ -15,9 +15,7 @@ namespace {
 
 class GpuCheckNumerics : public testing::TestWithParam<DType> {
  protected:
-  void SetUp() override {
-    ASSIGN_OR_SKIP(devices_, OpenTestGpus(1));
-  }
+  void SetUp() override { ASSIGN_OR_SKIP(devices_, OpenTestGpus(1)); }
   // n elements that are 1, except for `others`.
   template <class T>
   static Tensor Ones(DType dtype, int64_t n, const std::map<int64_t, float>& others) {

@@ -19,9 +19,7 @@ using harness::NodeRun;
 
 class GpuNnTest : public testing::Test {
  protected:
-  void SetUp() override {
-    ASSIGN_OR_SKIP(devices_, OpenTestGpus(1));
-  }
+  void SetUp() override { ASSIGN_OR_SKIP(devices_, OpenTestGpus(1)); }
 
   Scope scope() const { return Scope(graph_); }
   Output Row(const std::vector<float>& x) const {

@@ -15,9 +15,7 @@ namespace {
 
 class GpuCaseTest : public OpCaseTest {
  protected:
-  void SetUp() override {
-    ASSIGN_OR_SKIP(devices_, OpenTestGpus(1));
-  }
+  void SetUp() override { ASSIGN_OR_SKIP(devices_, OpenTestGpus(1)); }
   Device& gpu() const { return devices_.device(1); }
 
   void Compare(const NodeRun& run) const {
