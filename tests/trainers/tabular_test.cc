@@ -1,4 +1,5 @@
 // Models of tables: their figures, runs, checkpoints and predictions.
+#include "trainers/loop/run_directory.h"
 #include "trainers/tabular/tabular_program.h"
 
 #include <cmath>
