@@ -39,7 +39,7 @@ const memory::dims kStrides = {1, 1}, kPads = {2, 2};
 // A 3 x 3 window with which pooling halves the size of its images.
 const PoolWindow kWindow{.strides = {2, 2}, .size = {3, 3}, .pads_low = {0, 0}, .pads_high = {1, 1}};
 
-// Of a primitive whose result passes a ReLU, or does not.
+// Attributes of a primitive, with a ReLU applied to its result if `relu`.
 dnnl::primitive_attr Attributes(bool relu) {
   dnnl::post_ops ops;
   if (relu) AppendEltwise(ops, algorithm::eltwise_relu, 0, 0);

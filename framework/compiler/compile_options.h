@@ -1,4 +1,4 @@
-// What a user chooses about compilation.
+// Options of the compiler.
 #pragma once
 
 #include <cstddef>

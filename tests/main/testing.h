@@ -1,4 +1,4 @@
-// What most tests include: GoogleTest with matchers, the values of StatusOr, temporary files, and the seed of the run.
+// Common helpers of tests: GoogleTest with matchers, values of StatusOr, temporary folders, the seed of the run.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@
   if (!status_or.ok()) GTEST_SKIP() << status_or.status().message(); \
   declaration = *std::move(status_or)
 
-// Messages as text, where this is no std::string_view, which GoogleTest would print letter by letter.
+// Prints absl::string_view as text. GoogleTest prints it letter by letter where it is not std::string_view.
 namespace absl {
 inline void PrintTo(string_view text, std::ostream* out) { *out << '"' << text << '"'; }
 }  // namespace absl

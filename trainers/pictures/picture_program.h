@@ -1,5 +1,5 @@
-// A training program for pictures of classes. Data set, network and recipe are values that a program derived from it
-// sets, which also has its own flags and defaults.
+// A training program that classifies pictures. Derived programs set the data set, the network and the recipe, and add
+// flags and defaults of their own.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ struct PictureRecipe {
   double weight_decay_per_step = 0;
   double lookahead_end = 0;  // the slow weights' share at the last step, falling from 1; 0: half throughout
   double epochs = 0;         // instead of --steps; 0: those
-  // In which whiten/biases train, if rates are grouped and the schedule is "linear" or "triangle"; 0: as all.
+  // With grouped rates and a "linear" or "triangle" schedule, whiten/biases train in the first epochs only; 0: in all.
   int64_t whiten_epochs = 0, whiten_steps = 0;  // TakeSteps sets the latter
 
   // The rows of --momentum, of the grouped rates and of lookahead_end; and which optimizers have these.

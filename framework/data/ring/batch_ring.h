@@ -51,7 +51,7 @@ class BatchRing : public BatchSource {
     std::vector<std::vector<TowerBatch>> shapes;
     std::vector<TowerBatch>* parts = nullptr;
   };
-  // What to do where the ring has no batch to give.
+  // Behaviour when the ring has no batch to return.
   struct Rules {
     bool grows = false;    // all slots are on loan: add one, instead of an error
     bool retries = false;  // a batch has failed: make it again at the next call. REQUIRES: no threads

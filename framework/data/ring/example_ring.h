@@ -37,9 +37,9 @@ class ExampleRing : public BatchRing {
   // number, are alike in both. A slot allocates the tensors of a shape on its first use.
   void Deal(Slot& slot, size_t shape, absl::Span<const int64_t> indices, int64_t extent = 0)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes the example at position `at` of the batch, which is in this tower. As Fill.
+  // Makes the example at position `at` of the batch, a row of `tower`. Called as Fill is.
   virtual absl::Status MakeExample(const Slot& slot, TowerBatch& tower, int64_t at, int worker) = 0;
-  // The place of its field `i`.
+  // The first byte of that example's field `i`.
   static std::byte* RowOf(TowerBatch& tower, size_t i, int64_t at) {
     Tensor& field = tower.fields[i];
     const auto row = static_cast<size_t>(at - tower.offset), rows = static_cast<size_t>(tower.count);
