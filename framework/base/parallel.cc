@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/machine/spinning.h"
 #include "framework/base/status.h"
 #include "framework/base/thread.h"
@@ -33,25 +35,58 @@ absl::Status TeamIsLost() {
 
 int ParallelThreads() { return omp_get_max_threads(); }
 
+// If a team comes out smaller than announced, oneDNN leaves out the parts of the missing threads, or waits for them
+// forever. Each setting is the calling thread's own.
 ScopedParallelThreads::ScopedParallelThreads(int threads) : former_(omp_get_max_threads()) {
-  // If a team comes out smaller than announced (OMP_THREAD_LIMIT), oneDNN waits forever for the missing threads.
-  omp_set_num_threads(std::min(threads, omp_get_thread_limit()));
+  if (threads > 1) {
+    threads = std::min(threads, omp_get_thread_limit());
+    if ((dynamic_ = omp_get_dynamic() != 0)) omp_set_dynamic(0);
+    if ((inactive_ = omp_get_max_active_levels() == 0)) omp_set_max_active_levels(1);
+  }
+  omp_set_num_threads(threads);
 }
-ScopedParallelThreads::~ScopedParallelThreads() { omp_set_num_threads(former_); }
+ScopedParallelThreads::~ScopedParallelThreads() {
+  omp_set_num_threads(former_);
+  if (dynamic_) omp_set_dynamic(1);
+  if (inactive_) omp_set_max_active_levels(0);
+}
 
 absl::Status StartParallelThreads() {
   const int threads = ParallelThreads();
-  if (threads > 1 && team_is_lost) return TeamIsLost();
-  if (threads > 1) NoteParallelLoop();
-  if (threads <= started_team || omp_in_parallel() != 0) return absl::OkStatus();  // loops inside of loops have none
+  if (threads <= 1) return absl::OkStatus();
+  if (team_is_lost) return TeamIsLost();
+  if (InParallelRegion()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("A team of ", threads, " threads is wanted within a parallel region of OpenMP"));
+  }
+  NoteParallelLoop();
+  if (threads <= started_team) return absl::OkStatus();
   RETURN_IF_ERROR(TryThreads(threads - started_team));
   std::vector<pid_t> team(threads);
+  int size = 1;
 #pragma omp parallel
-  team[omp_get_thread_num()] = gettid();
+  {
+    team[omp_get_thread_num()] = gettid();
+    if (omp_get_thread_num() == 0) size = omp_get_num_threads();
+  }
+  if (size < threads) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("OpenMP gives a team of ", size, " threads where ", threads,
+                     " are wanted. Unset the variables OMP_DYNAMIC, OMP_MAX_ACTIVE_LEVELS and OMP_THREAD_LIMIT, or use "
+                     "one thread per device"));
+  }
   LimitSpinning(team);
   static const int registered = pthread_atfork(nullptr, nullptr, [] { team_is_lost = started_team > 1; });
   static_cast<void>(registered);
   started_team = threads;
+  return absl::OkStatus();
+}
+
+bool InParallelRegion() { return omp_in_parallel() != 0; }
+
+absl::Status OnThread(absl::FunctionRef<void()> body) {
+  ASSIGN_OR_RETURN(std::thread thread, StartThread("for a step within a parallel region", body));
+  thread.join();
   return absl::OkStatus();
 }
 
@@ -66,7 +101,7 @@ void ParallelFor(int64_t n, double cost, absl::FunctionRef<void(int64_t begin, i
   }
   if (threads <= 1) return body(0, n);
   // The same ranges without the threads, if the system refuses them.
-  if (!StartParallelThreads().ok()) {
+  if (InParallelRegion() || !StartParallelThreads().ok()) {
     for (int64_t t = 0; t < threads; ++t) body(n * t / threads, n * (t + 1) / threads);
     return;
   }

@@ -47,6 +47,7 @@ Executable::Executable(BoundPlan bound, std::unique_ptr<Recheck> recheck, const 
       capture_(bound_, watch_, options.replay && !options.debug_sync && !options.check_numerics && !options.observer),
       ends_(bound_.devices.size(), 0) {
   for (auto& lane : bound_.lanes) {
+    has_team_ = has_team_ || (!lane->asynchronous && bound_.devices.device(lane->device).threads() > 1);
     lane->task.body = [this, &lane = *lane] {
       lane.status = RunLane(lane);
       if (!lane.status.ok() && !MetDeadline(lane)) Fail(lane.status);
@@ -307,6 +308,12 @@ absl::Status Executable::RunLanes() {
 }
 
 absl::Status Executable::Run(uint64_t run, absl::Span<const Tensor> feeds, const RunLimits& limits, StepTrace* trace) {
+  if (!has_team_) return RunHere(run, feeds, limits, trace);
+  return OutsideParallelRegion([&] { return RunHere(run, feeds, limits, trace); });
+}
+
+absl::Status Executable::RunHere(uint64_t run, absl::Span<const Tensor> feeds, const RunLimits& limits,
+                                 StepTrace* trace) {
   if (bound_.asynchronous) {
     RETURN_IF_ERROR(AwaitRoom(limits.deadline));
     capture_.DropIfEnded();

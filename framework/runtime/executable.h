@@ -80,6 +80,7 @@ class Executable {
  private:
   Executable(BoundPlan bound, std::unique_ptr<Recheck> recheck, const ExecutionOptions& options);
 
+  absl::Status RunHere(uint64_t run, absl::Span<const Tensor> feeds, const RunLimits& limits, StepTrace* trace);
   absl::Status AwaitRoom(absl::Time deadline);
   absl::Status AwaitEnd(absl::Time deadline);
   absl::Status AwaitDevice(int device, uint32_t run, absl::Time deadline);
@@ -109,6 +110,7 @@ class Executable {
   StepCapture capture_;         // declared after bound_: goes before the collectives in it
   RunState state_;              // the state of the current run
   std::vector<uint32_t> ends_;  // for each device: DeviceQueues::runs() at the end of the last run
+  bool has_team_ = false;       // a CPU of the caller's lane has several threads
   int last_ok_ = 0;             // staging place of the last run that did not fail
   bool in_flight_ = false;      // a run was enqueued, and nothing has waited for its end
   uint64_t aborts_ = 0;         // aborts of the collectives before the runs in flight

@@ -8,7 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/memory/out_of_memory.h"
+#include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "framework/base/thread.h"
 #include "framework/runtime/executable.h"
@@ -92,10 +94,25 @@ absl::Status CheckFeed(const Feed& feed) {
   const auto [node, index] = feed.output;
   const bool exists = feed.output.valid() && index >= 0 && index < static_cast<int>(node->outputs().size());
   if (!exists || feed.value.dtype() == feed.output.dtype()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("Cannot feed value of shape ", feed.value.shape().ToString(), " and dtype ",
-                   DTypeName(feed.value.dtype()), " for Tensor '", feed.output.name(), "', which has shape ",
-                   feed.output.shape().ToString(), " and dtype ", DTypeName(feed.output.dtype())));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "Cannot feed value of shape ", feed.value.shape().ToString(), " and dtype ", DTypeName(feed.value.dtype()),
+      " for Tensor '", feed.output.name(), "', which has shape ", feed.output.shape().ToString(), " and dtype ",
+      DTypeName(feed.output.dtype()), node->location().Suffix()));
+}
+
+// The variables that begin with the value of one of `variables`, as moving averages do, with the index of that, except
+// those that are among `variables`.
+std::vector<std::pair<Variable, size_t>> CopiesOf(absl::Span<const Variable> variables, const Graph& graph) {
+  HashMap<const VariableDef*, size_t> index;
+  for (size_t i = 0; i < variables.size(); ++i) index[&variables[i].def()] = i;
+  std::vector<std::pair<Variable, size_t>> copies;
+  for (const Variable& variable : graph.variables()) {
+    const VariableDef& def = variable.def();
+    const auto of = index.find(def.slot_of);
+    if (of == index.end() || index.contains(&def) || !def.initial_value.valid()) continue;
+    if (def.initial_value == def.slot_of->initial_value) copies.emplace_back(variable, of->second);
+  }
+  return copies;
 }
 
 }  // namespace
@@ -215,15 +232,13 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest
   RETURN_IF_ERROR(Extend());
   ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, MakeExecutable(request, key));
   const Plan& plan = executable->plan();
-  std::vector<std::string> feed_names;
-  for (const Output& feed : request.feeds) feed_names.push_back(feed.name());
   std::vector<Tensor> fetched;
   for (const Value& fetch : plan.program.fetches) {
     const TensorSpec& spec = plan.program.spec(fetch);
     ASSIGN_OR_RETURN(fetched.emplace_back(), Tensor::Allocate(spec.dtype, spec.shape));
   }
-  auto step = std::unique_ptr<PreparedStep>(
-      new PreparedStep(state_, std::move(executable), std::move(feed_names), std::move(fetched)));
+  auto step =
+      std::unique_ptr<PreparedStep>(new PreparedStep(state_, std::move(executable), request.feeds, std::move(fetched)));
   step->untouched_ = BytesOnCpus(plan, devices_);
   state_.untouched.fetch_add(step->untouched_);
   const std::vector<ProgramNode>& nodes = plan.program.nodes;
@@ -245,10 +260,10 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::MakeWithinMemory(const Pr
     evicted = plans_.TakeEvicted();
     return step;
   };
-  absl::StatusOr<std::unique_ptr<PreparedStep>> step = make();
+  absl::StatusOr<std::unique_ptr<PreparedStep>> step = OutsideParallelRegion(make);
   if (!absl::IsResourceExhausted(step.status()) || evicted.empty()) return step;
   evicted.clear();
-  return make();
+  return OutsideParallelRegion(make);
 }
 
 // Destroys evicted steps without the mutex, as MakeWithinMemory does.
@@ -438,14 +453,32 @@ absl::Status Session::WriteVariables(absl::Span<const Variable> variables, absl:
             absl::StrCat("The value for variable ", variable.name(), " has a shape but no data"));
       }
     }
+    std::vector<std::pair<VariableStorage*, size_t>> copies, writes;
+    for (const auto& [copy, of] : CopiesOf(variables, graph_)) {
+      ASSIGN_OR_RETURN(VariableStorage* const own, StorageOf(copy));
+      copies.emplace_back(own, of);
+    }
     const ScopedRun run(state_.gate, /*exclusive=*/true);
-    for (size_t i = 0; i < variables.size(); ++i) {
-      RETURN_IF_ERROR(queues_.CopyIn(storage[i]->device, storage[i]->data, values[i].raw(), values[i].bytes()));
-      storage[i]->initialized = true;
-      storage[i]->checksum.reset();
+    for (size_t i = 0; i < variables.size(); ++i) writes.emplace_back(storage[i], i);
+    for (const auto& [copy, of] : copies) {
+      ASSIGN_OR_RETURN(const bool equal, AreEqual(*copy, *storage[of], values[of].bytes()));
+      if (equal) writes.emplace_back(copy, of);
+    }
+    for (const auto& [to, i] : writes) {
+      RETURN_IF_ERROR(queues_.CopyIn(to->device, to->data, values[i].raw(), values[i].bytes()));
+      to->initialized = true;
+      to->checksum.reset();
     }
     return absl::OkStatus();
   });
+}
+
+absl::StatusOr<bool> Session::AreEqual(const VariableStorage& a, const VariableStorage& b, size_t bytes) {
+  if (!a.initialized || !b.initialized) return false;
+  std::vector<char> of_a(bytes), of_b(bytes);
+  RETURN_IF_ERROR(queues_.CopyOut(a.device, of_a.data(), a.data, bytes));
+  RETURN_IF_ERROR(queues_.CopyOut(b.device, of_b.data(), b.data, bytes));
+  return of_a == of_b;
 }
 
 absl::StatusOr<std::vector<Variable>> Session::InitializedVariables() {

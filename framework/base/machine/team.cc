@@ -29,7 +29,7 @@ void StepBarrier::Wait(int threads) {
 
 void RunTeam(int threads, absl::FunctionRef<void(const TeamMember& member)> body) {
   StepBarrier barrier;
-  if (std::min(threads, ParallelThreads()) <= 1 || omp_in_parallel() != 0 || !StartParallelThreads().ok()) {
+  if (std::min(threads, ParallelThreads()) <= 1 || InParallelRegion() || !StartParallelThreads().ok()) {
     return body(TeamMember(0, 1, barrier));
   }
   // The whole team runs this, for the reason that ParallelFor states.
