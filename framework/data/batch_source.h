@@ -77,6 +77,11 @@ class Batch {
   BatchContents* contents_ = nullptr;
 };
 
+// The first value in a batch that no model can use: a float that is not finite, or a number above a field's categories.
+// "field 'x' of example 2 of the batch, 733 of the data, is nan"; empty if there is none. For errors: it looks at
+// everything.
+std::string FindFault(absl::Span<const Field> fields, const Batch& batch);
+
 // Where a Trainer's batches come from: a Prefetcher, which reads them from a Dataset, or a class of one's own for data
 // that are not a Dataset, such as a simulation or a stream. The functions are called by one thread.
 class BatchSource {

@@ -8,12 +8,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/data/in_memory.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/main/testing.h"
+#include "tests/trainers/experiment.h"
+#include "trainers/loop/run_directory.h"
+#include "trainers/program/trainer.h"
 
 namespace belfry::trainers {
 namespace {
@@ -158,6 +162,48 @@ TEST(DatasetMetrics, AreTheSameBitsInAllProcesses) {
     return absl::OkStatus();
   });
   for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+}
+
+// Outputs for labels 0 and 1, of which the first `right` are near their labels and the others far from them.
+Tensor Outputs(const Tensor& labels, int64_t right, bool logits) {
+  Tensor outputs = Tensor::Zeros(DType::kFloat32, logits ? Shape{labels.elements(), 2} : Shape{labels.elements()});
+  for (int64_t i = 0; i < labels.elements(); ++i) {
+    const auto label = static_cast<float>(labels.data<int32_t>()[i]), sign = i < right ? 1.0f : -1.0f;
+    if (logits) {
+      outputs.data<float>()[2 * i + 1] = sign * (4 * label - 2);
+    } else {
+      outputs.data<float>()[i] = label + (i < right ? 0.1f : 2.0f);
+    }
+  }
+  return outputs;
+}
+
+// A run with patience and restore_best takes the evaluation as the best in which most outputs were right.
+TEST(DatasetMetrics, StateTheirDirection) {
+  const Tensor labels = Tensor::Of<int32_t>({0, 1, 1, 0, 1, 0});
+  const std::map<int64_t, int64_t> right = {{1, 3}, {2, 6}, {3, 1}};  // by step
+  for (const char* const name : {"top_1", "accuracy", "loss", "perplexity", "f1", "precision", "recall", "iou", "auc",
+                                 "mae", "mse", "rmse", "r2"}) {
+    SCOPED_TRACE(name);
+    const bool logits = std::string(name) != "r2" && std::string(name).find('m') == std::string::npos;
+    const TemporaryFolder folder;
+    Experiment run("cpu:1", 10, 0.1);
+    TrainerOptions options{.steps = 100, .quiet = true};
+    options.directory = folder.path();
+    options.evaluate_every = 1;
+    options.patience = 1;
+    options.restore_best = true;
+    options.evaluate = [&](int64_t step) -> absl::StatusOr<Evaluation> {
+      if (!right.contains(step)) return absl::OutOfRangeError(absl::StrCat("evaluated after step ", step));
+      return Evaluate(Outputs(labels, right.at(step), logits), labels, {name}, 4);
+    };
+    Trainer trainer(*run.session, run.step, *run.input, options);
+    EXPECT_EQ(trainer.Run(), absl::OkStatus());
+    EXPECT_EQ(trainer.steps(), 3);
+    EXPECT_EQ(trainer.best().step(), 2);
+    ASSERT_OK_AND_ASSIGN(const auto best, io::LoadBestCheckpoint(CheckpointFolder(folder.path())));
+    EXPECT_EQ(best.step, 2);
+  }
 }
 
 TEST(DatasetMetrics, SayWhatIsWrong) {

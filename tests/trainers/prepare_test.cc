@@ -116,10 +116,10 @@ TEST(Prepare, AppendedMetricsAreScalarsWithNamesOfTheirOwn) {
 }
 
 TEST(Prepare, MetricsOfAnEvaluationHaveNamesOfTheirOwn) {
-  EXPECT_EQ(CheckNames({.metrics = {{"loss", 1}, {"accuracy", 1}}}), absl::OkStatus());
-  EXPECT_THAT(CheckNames({.metrics = {{"a", 1}, {"loss", 1}, {"loss", 2}}}).message(),
+  EXPECT_EQ(CheckNames({.metrics = {{"loss", 1}, {"accuracy", 1}}}, "it"), absl::OkStatus());
+  EXPECT_THAT(CheckNames({.metrics = {{"a", 1}, {"loss", 1}, {"loss", 2}}}, "it").message(),
               HasSubstr("two metrics of the name 'loss'"));
-  EXPECT_THAT(CheckNames({.metrics = {{"a", 1}, {"", 1}}}).message(), HasSubstr("metric 1 without a name"));
+  EXPECT_THAT(CheckNames({.metrics = {{"a", 1}, {"", 1}}}, "it").message(), HasSubstr("metric 1 without a name"));
   Experiment run("cpu:1", kBatchOf50, 0.1);
   TrainerOptions options{.steps = 1, .quiet = true};
   options.evaluate = [](int64_t) { return Evaluation{.metrics = {{"loss", 1}, {"loss", 2}}}; };

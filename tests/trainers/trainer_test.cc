@@ -65,6 +65,31 @@ TEST(Trainer, StopsWhenTheLossIsNotFinite) {
               StatusIs(absl::StatusCode::kAborted, HasSubstr("Model diverged with loss =")));
 }
 
+// A run on two towers of data in which a number of example 4 is not finite, or the label of example 3 is none.
+absl::Status TrainOn(const Tensor& x, const Tensor& labels) {
+  const auto devices = ValueOf(DeviceSet::Open("cpu:2", {.cpu_threads = 1}));
+  const auto dataset = ValueOf(data::FromTensors({{"x", x}, {"label", labels}}));
+  const auto input = ValueOf(data::Prefetcher::Create(*dataset, {.batch_size = 6, .towers = 2}));
+  const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
+    models::AddCrossEntropy(tower, models::Mlp(tower, batch["x"], {.classes = 3}), batch["label"]);
+    return models::TotalLoss(tower);
+  };
+  Graph graph(BuiltinOps());
+  const auto step = models::ReplicateTowers(Scope(graph), devices, *input, model, optim::GradientDescent());
+  const auto session = ValueOf(Session::Create(graph, devices));
+  return Trainer(*session, step, *input, {.steps = 3, .quiet = true}).Run();
+}
+
+TEST(Trainer, NamesTheNumberThatIsNotFinite) {
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    Tensor x = Tensor::Zeros(DType::kFloat32, {6, 2});
+    x.data<float>()[2 * 4 + 1] = bad;
+    const std::string message(TrainOn(x, Tensor::Of<int32_t>({0, 1, 2, 0, 1, 2})).message());
+    EXPECT_THAT(message, HasSubstr("at step 0: field 'x' of example "));
+    EXPECT_THAT(message, HasSubstr(absl::StrCat(" of the batch, 4 of the data, is ", bad)));
+  }
+}
+
 TEST(Trainer, RefusesInputForAnotherNumberOfTowers) {
   Experiment run("cpu:2", 16, 0.1);
   const auto input = data::Prefetcher::Create(*run.dataset, {.batch_size = 16, .towers = 1}).value();

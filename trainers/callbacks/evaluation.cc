@@ -23,18 +23,17 @@ bool IsBetter(const Metric& metric, const Metric& best) {
 
 }  // namespace
 
-absl::Status CheckNames(const Evaluation& evaluation) {
-  constexpr absl::string_view kReturned = "TrainerOptions::evaluate returned ";
+absl::Status CheckNames(const Evaluation& evaluation, absl::string_view who) {
   if (evaluation.metrics.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(kReturned, "no metric; expected at least one"));
+    return absl::InvalidArgumentError(absl::StrCat(who, " has no metric; expected at least one"));
   }
   std::set<absl::string_view> names;
   for (size_t i = 0; i < evaluation.metrics.size(); ++i) {
     const std::string& name = evaluation.metrics[i].name;
-    if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(kReturned, "metric ", i, " without a name"));
+    if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(who, " has metric ", i, " without a name"));
     if (names.insert(name).second) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(kReturned, "two metrics of the name '", name, "'; each needs one of its own"));
+        absl::StrCat(who, " has two metrics of the name '", name, "'; each needs one of its own"));
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "framework/io/checkpoint_directory.h"
 #include "framework/io/safetensors.h"
 
@@ -21,8 +22,8 @@ struct Evaluation {
   std::string unit = {};  // what `examples` counts, as "tokens"; empty: as the trainer's output
 };
 
-// InvalidArgument unless there is a metric, and each has a name that no other has.
-absl::Status CheckNames(const Evaluation& evaluation);
+// InvalidArgument unless there is a metric, and each has a name that no other has. `who`: "TrainerOptions::evaluate".
+absl::Status CheckNames(const Evaluation& evaluation, absl::string_view who);
 
 // "accuracy 45.20%", "top-5 90.00%", "loss 0.2500".
 std::string MetricText(const Metric& metric);

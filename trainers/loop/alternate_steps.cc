@@ -116,7 +116,7 @@ absl::Status AlternateSteps::Run(const data::Batch& batch, int64_t number, bool 
     RETURN_IF_ERROR(OfStep(step->Run(feeds), name));
     if (!read && step->asynchronous()) continue;
     const int64_t own = (number + 1) / other->options.every - 1;
-    RETURN_IF_ERROR(OfStep(table.Read(*step, own, other->results, nullptr), name));
+    RETURN_IF_ERROR(OfStep(table.Read(*step, own, batch, other->results, nullptr), name));
     results.metrics[other->metrics].value = other->results.loss;
     for (size_t i = 0; i < other->results.metrics.size(); ++i) {
       results.metrics[other->metrics + 1 + i].value = other->results.metrics[i].value;

@@ -64,10 +64,14 @@ absl::Status ForLabels(const Tensor& logits, const Tensor& labels, const Use& us
 
 using Logits = absl::Span<const float>;
 
-// The mean over labels of `score`, as a metric's two parts, then `finish` of the mean.
-DatasetMetric MeanOfLabels(absl::string_view name, std::function<double(int64_t label, Logits logits)> score,
+constexpr bool kLarger = true, kSmaller = false;  // DatasetMetric::larger_is_better
+
+// The mean over labels of `score`, as a metric's two parts, then `finish` of the mean. Means that are better when
+// larger are shares.
+DatasetMetric MeanOfLabels(absl::string_view name, bool better,
+                           std::function<double(int64_t label, Logits logits)> score,
                            double (*finish)(double mean) = nullptr) {
-  return {std::string(name),
+  return {std::string(name), better, /*percent=*/better == kLarger,
           [score = std::move(score)](const Tensor& logits, const Tensor& labels) -> absl::StatusOr<Numbers> {
             Numbers sums(2);
             RETURN_IF_ERROR(ForLabels(logits, labels, [&](int64_t label, Logits of) {
@@ -122,7 +126,7 @@ absl::StatusOr<Numbers> CountClasses(const Tensor& logits, const Tensor& labels)
 // The mean of a ratio over the classes for which it has a denominator.
 DatasetMetric MeanOfClasses(absl::string_view name, double (*numerator)(double hits),
                             double (*denominator)(double labels, double predictions, double hits)) {
-  return {std::string(name), CountClasses, [numerator, denominator](Batches batches) {
+  return {std::string(name), kLarger, /*percent=*/false, CountClasses, [numerator, denominator](Batches batches) {
             const Numbers counts = Sum(batches);
             double sum = 0, classes = 0;
             for (size_t i = 0; i + 2 < counts.size(); i += 3) {
@@ -211,8 +215,9 @@ Numbers AllErrors(Batches batches) {
   return all;
 }
 
-DatasetMetric OfErrors(absl::string_view name, double (*value)(const Numbers& sums)) {
-  return {std::string(name), ErrorsOf, [value](Batches batches) { return value(AllErrors(batches)); }};
+DatasetMetric OfErrors(absl::string_view name, bool better, double (*value)(const Numbers& sums)) {
+  return {std::string(name), better, /*percent=*/false, ErrorsOf,
+          [value](Batches batches) { return value(AllErrors(batches)); }};
 }
 
 // --- Processes ---
@@ -248,23 +253,23 @@ absl::StatusOr<DatasetMetric> NamedMetric(absl::string_view name) {
   absl::string_view digits = name;
   int64_t k = 0;
   if (absl::ConsumePrefix(&digits, "top_") && absl::SimpleAtoi(digits, &k) && k > 0) {
-    return MeanOfLabels(name, [k](int64_t label, Logits logits) -> double { return InTop(k, label, logits); });
+    return MeanOfLabels(name, kLarger, [k](int64_t label, Logits logits) -> double { return InTop(k, label, logits); });
   }
   const auto hits = [](double h) { return h; };
   const DatasetMetric known[] = {
-      MeanOfLabels("accuracy", Accurate),
-      MeanOfLabels("loss", CrossEntropy),
-      MeanOfLabels("perplexity", CrossEntropy, [](double mean) { return std::exp(mean); }),
+      MeanOfLabels("accuracy", kLarger, Accurate),
+      MeanOfLabels("loss", kSmaller, CrossEntropy),
+      MeanOfLabels("perplexity", kSmaller, CrossEntropy, [](double mean) { return std::exp(mean); }),
       MeanOfClasses(
           "f1", [](double h) { return 2 * h; }, [](double l, double p, double) { return l + p; }),
       MeanOfClasses("precision", hits, [](double, double p, double) { return p; }),
       MeanOfClasses("recall", hits, [](double l, double, double) { return l; }),
       MeanOfClasses("iou", hits, [](double l, double p, double h) { return l + p - h; }),
-      {"auc", ScoresAndMarks, AreaOf},
-      OfErrors("mae", [](const Numbers& sums) { return sums[1] / sums[0]; }),
-      OfErrors("mse", [](const Numbers& sums) { return sums[2] / sums[0]; }),
-      OfErrors("rmse", [](const Numbers& sums) { return std::sqrt(sums[2] / sums[0]); }),
-      OfErrors("r2", [](const Numbers& sums) { return 1 - sums[2] / sums[4]; }),
+      {"auc", kLarger, /*percent=*/false, ScoresAndMarks, AreaOf},
+      OfErrors("mae", kSmaller, [](const Numbers& sums) { return sums[1] / sums[0]; }),
+      OfErrors("mse", kSmaller, [](const Numbers& sums) { return sums[2] / sums[0]; }),
+      OfErrors("rmse", kSmaller, [](const Numbers& sums) { return std::sqrt(sums[2] / sums[0]); }),
+      OfErrors("r2", kLarger, [](const Numbers& sums) { return 1 - sums[2] / sums[4]; }),
   };
   std::vector<std::string> names = {"top_K"};
   for (const DatasetMetric& metric : known) {
@@ -277,7 +282,11 @@ absl::StatusOr<DatasetMetric> NamedMetric(absl::string_view name) {
 
 DatasetMetrics::DatasetMetrics(OpScope scope, absl::Span<const data::Field> fields, const ModelOutputs::Model& model,
                                std::vector<DatasetMetric> metrics, const std::string& label)
-    : model_(scope, fields, model), metrics_(std::move(metrics)), label_(label) {}
+    : model_(scope, fields, model), metrics_(std::move(metrics)), label_(label) {
+  Evaluation names;
+  for (const DatasetMetric& metric : metrics_) names.metrics.push_back({.name = metric.name});
+  if (absl::Status status = CheckNames(names, "DatasetMetrics"); !status.ok()) scope.Fail(status);
+}
 
 absl::StatusOr<Evaluation> DatasetMetrics::Run(Session& session, const data::Dataset& dataset,
                                                const data::ImagePolicies& images, int64_t batch_size, World* world,
@@ -314,7 +323,8 @@ absl::StatusOr<Evaluation> DatasetMetrics::Run(Session& session, const data::Dat
   for (size_t i = 0; i < metrics_.size(); ++i) {
     std::vector<Numbers> batches;
     for (auto& [batch, numbers] : by_batch[i]) batches.push_back(std::move(numbers));
-    evaluation.metrics.push_back({metrics_[i].name, metrics_[i].value(batches)});
+    const DatasetMetric& metric = metrics_[i];
+    evaluation.metrics.push_back({metric.name, metric.value(batches), metric.larger_is_better, metric.percent});
   }
   return evaluation;
 }

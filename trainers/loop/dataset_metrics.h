@@ -28,13 +28,16 @@ namespace belfry::trainers {
 // A metric in two parts, so that batches of any size give what one batch of everything would.
 struct DatasetMetric {
   std::string name;
+  bool larger_is_better = false;  // true for an accuracy, false for a loss; evaluations choose the best by it
+  bool percent = false;           // the value is a share of 1, shown in per cent
   // The numbers that the metric keeps of a batch: outputs float32 [N, ...], labels of N examples.
   std::function<absl::StatusOr<std::vector<double>>(const Tensor& outputs, const Tensor& labels)> of_batch;
   // The metric, from the numbers of all batches in the order of the data set.
   std::function<double(absl::Span<const std::vector<double>> batches)> value;
 };
 
-// The metric of one of these names; InvalidArgument lists them.
+// The metric of one of these names, with its direction: losses, perplexity and errors are better when smaller, the
+// others when larger. InvalidArgument lists the names.
 //
 // For logits [N, ..., classes] and labels [N, ...], int32 or int64. Negative labels are left out, as is usual for parts
 // of an image or a text without a label:
@@ -59,7 +62,8 @@ absl::StatusOr<DatasetMetric> NamedMetric(absl::string_view name);
 // A model in evaluation mode, on one device, and its metrics.
 class DatasetMetrics {
  public:
-  // Adds the model's nodes, as ModelOutputs does. `label`: the field with the labels.
+  // Adds the model's nodes, as ModelOutputs does. `label`: the field with the labels. No metric, or two of one name, is
+  // an error of the graph.
   DatasetMetrics(OpScope scope, absl::Span<const data::Field> fields, const ModelOutputs::Model& model,
                  std::vector<DatasetMetric> metrics, const std::string& label = "label");
 

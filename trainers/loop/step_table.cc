@@ -28,10 +28,12 @@ absl::Status ReadLossScale(double scale, int64_t skipped, int64_t step, StepResu
 
 }  // namespace
 
-absl::Status CheckLoss(double loss, int64_t step) {
+absl::Status CheckLoss(double loss, int64_t step, absl::string_view cause) {
   if (std::isfinite(loss)) return absl::OkStatus();
-  return absl::AbortedError(
-      absl::StrCat("Model diverged with loss = ", loss, " at step ", step, "; try a smaller learning rate"));
+  return absl::AbortedError(absl::StrCat(
+      "Model diverged with loss = ", loss, " at step ", step, cause.empty() ? "" : ": ", cause,
+      cause.empty() ? "; try a smaller learning rate, or let check_numerics name the first op that is not finite"
+                    : ""));
 }
 
 data::BatchShape StepTable::ShapeOf(const data::Batch& batch) const {
@@ -62,6 +64,10 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> StepTable::Prepare(const PlannedSt
                    session_.Prepare(planned.feeds, planned.fetches, planned.targets));
   if (on_prepared_) RETURN_IF_ERROR(on_prepared_(planned.name, prepared->plan()));
   return prepared;
+}
+
+std::string StepTable::FaultOf(const data::Batch& batch) const {
+  return data::FindFault(step_.towers[0].batch.fields(), batch);
 }
 
 // A Prefetcher's towers are right; a BatchSource of the user's may divide its batches in another way.
@@ -140,12 +146,13 @@ absl::Status StepTable::Wait() {
   return absl::OkStatus();
 }
 
-absl::Status StepTable::Read(PreparedStep& step, int64_t number, StepResults& results, std::vector<Tensor>* summaries) {
+absl::Status StepTable::Read(PreparedStep& step, int64_t number, const data::Batch& batch, StepResults& results,
+                             std::vector<Tensor>* summaries) {
   for (const auto& [extents, run] : runs_) RETURN_IF_ERROR(run->Wait());
   RETURN_IF_ERROR(step.Wait());
   results.loss = step.fetched(0).scalar<float>();
   results.learning_rate = step.fetched(1).scalar<float>();
-  RETURN_IF_ERROR(CheckLoss(results.loss, number));
+  if (!std::isfinite(results.loss)) return CheckLoss(results.loss, number, FaultOf(batch));
   int next = 2;
   for (size_t i = 0; i < step_.metrics.size(); ++i) results.metrics[i].value = step.fetched(next++).scalar<float>();
   if (step_.loss_scale.valid()) {

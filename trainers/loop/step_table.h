@@ -22,8 +22,9 @@
 
 namespace belfry::trainers {
 
-// Aborted, naming the step, if the loss is NaN or infinite.
-absl::Status CheckLoss(double loss, int64_t step);
+// Aborted, naming the step, if the loss is NaN or infinite. `cause`: what is known of it; if empty, the error says what
+// to do.
+absl::Status CheckLoss(double loss, int64_t step, absl::string_view cause = "");
 
 // Borrows its arguments. Not thread-safe.
 class StepTable {
@@ -43,6 +44,8 @@ class StepTable {
   // it, though not all with summaries. Errors: those of Session::Prepare; FailedPrecondition if the tasks' plans run
   // other collectives.
   absl::StatusOr<PreparedStep*> Find(const data::BatchShape& shape, bool with_summaries);
+  // A value of the batch that no model can use; empty if there is none.
+  std::string FaultOf(const data::Batch& batch) const;
   // The tensors to feed to it, valid until the next call; none with towers in series. InvalidArgument if the batch, of
   // a source of the user's own, is not divided as data::RangeOfTower says.
   absl::StatusOr<absl::Span<const Tensor>> Feeds(const data::Batch& batch);
@@ -53,8 +56,10 @@ class StepTable {
   // Waits until the last runs of all steps are done. Errors: those that occurred after PreparedStep::Run returned.
   absl::Status Wait();
   // Waits for the step, which has number `number`, and reads its results; with summaries also these. Aborted if the
-  // loss is not finite, or loss scaling has skipped 100 steps in a row. The first of results.metrics are the step's.
-  absl::Status Read(PreparedStep& step, int64_t number, StepResults& results, std::vector<Tensor>* summaries);
+  // loss is not finite, naming a value of the batch that explains it, or loss scaling has skipped 100 steps in a row.
+  // The first of results.metrics are the step's.
+  absl::Status Read(PreparedStep& step, int64_t number, const data::Batch& batch, StepResults& results,
+                    std::vector<Tensor>* summaries);
 
   // Results with the names of the step's metrics, and with the steps that were skipped before.
   absl::StatusOr<StepResults> StartResults() const;

@@ -106,17 +106,21 @@ absl::Status TrainingLoop::RunStep(data::Batch batch) {
   ASSIGN_OR_RETURN(PreparedStep* const step, steps_.Find(steps_.ShapeOf(batch), with_summaries));
   consistent_ = false;
   timer_.SetRunning(*step);
-  RETURN_IF_ERROR(steps_.RunSeries(batch));
+  absl::Status ran = steps_.RunSeries(batch);
   if (traced) {
     trace_ = StepTrace();
     state_.trace = &trace_;
-    RETURN_IF_ERROR(step->RunTraced(feeds, trace_));
-  } else {
-    RETURN_IF_ERROR(step->Run(feeds));
   }
+  if (ran.ok()) ran = traced ? step->RunTraced(feeds, trace_) : step->Run(feeds);
+  // A kernel knows the row of a label in its tower only.
+  if (absl::IsInvalidArgument(ran)) {
+    const std::string fault = steps_.FaultOf(batch);
+    if (!fault.empty()) return absl::InvalidArgumentError(absl::StrCat(ran.message(), "; ", fault));
+  }
+  RETURN_IF_ERROR(ran);
   state_.prepared = step;
   if (read || !step->asynchronous()) {
-    RETURN_IF_ERROR(steps_.Read(*step, number, state_.results, with_summaries ? &state_.summaries : nullptr));
+    RETURN_IF_ERROR(steps_.Read(*step, number, batch, state_.results, with_summaries ? &state_.summaries : nullptr));
   }
   const auto running = [&](const PreparedStep& other) { timer_.SetRunning(other); };
   RETURN_IF_ERROR(others_.Run(batch, number, read, running, state_.results));
@@ -159,7 +163,7 @@ absl::Status TrainingLoop::Evaluate() {
   RETURN_IF_ERROR(WaitForLastStep());
   RETURN_IF_ERROR(tasks_.CopyMovingAverages());
   ASSIGN_OR_RETURN(state_.evaluation, options_.evaluate(state_.steps));
-  RETURN_IF_ERROR(CheckNames(state_.evaluation));
+  RETURN_IF_ERROR(CheckNames(state_.evaluation, "TrainerOptions::evaluate"));
   state_.ended = SteadyNow();
   const Metric& first = state_.evaluation.metrics[0];
   const bool another = state_.best.evaluations_since() >= 0 && state_.best.metric().name != first.name;

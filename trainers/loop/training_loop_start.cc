@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include <spdlog/spdlog.h>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/status.h"
@@ -73,6 +75,10 @@ absl::Status TrainingLoop::CheckOptions() const {
   if (options_.resume.latest && options_.directory.empty()) {
     return absl::InvalidArgumentError(
         "ResumeOptions::latest needs TrainerOptions::directory, where the checkpoints are");
+  }
+  if (input_.batches_per_epoch() == 1 && input_.last_batch_size() < input_.batch_size() && tasks_.world().rank() == 0) {
+    spdlog::warn("the data have {}, fewer than a batch of {}, so each step trains on all of them",
+                 Counted(input_.last_batch_size(), "example"), input_.batch_size());
   }
   RETURN_IF_ERROR(others_.Check());
   RETURN_IF_ERROR(CheckMetrics(state_.train_step.metrics));

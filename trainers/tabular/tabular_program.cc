@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <utility>
 
+#include <spdlog/spdlog.h>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -96,6 +98,11 @@ absl::StatusOr<Output> TabularProgram::Loss(const Scope& tower, const models::Ba
 }
 
 absl::Status TabularProgram::AddEvaluation(ProgramRun& run, const Scope& scope, absl::Span<const data::Field>) {
+  constexpr int64_t kFewRows = 10;
+  if (std::min(run.train->size(), run.test->size()) < kFewRows && run.world.rank() == 0) {
+    spdlog::warn("{} for training and {} for evaluation are too few for figures that mean something",
+                 Counted(run.train->size(), "row"), run.test->size());
+  }
   const auto model = [this](const Scope& at, const models::Batch& batch) -> absl::StatusOr<Output> {
     return TableLogits(at, batch, data_.schema, options_.model, /*training=*/false);
   };
