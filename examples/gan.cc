@@ -26,8 +26,7 @@ Tensor DrawPoints(int64_t n) {
 
 // A network in a tower of either step, whose variables it shares: those below `name`.
 Output Network(const Scope& tower, absl::string_view name, Output x, int64_t outputs) {
-  Scope scope = Scope(tower.graph()).NameScope(tower.name()).Device(tower.device()).Replica(tower.replica());
-  scope = scope.ReuseVariables(Reuse::kIfPresent).VariableScope(name);
+  const Scope scope = tower.Variables(name).ReuseVariables(Reuse::kIfPresent);
   return models::Mlp(scope, x, {.hidden = {64, 64}, .classes = outputs});
 }
 

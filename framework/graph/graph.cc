@@ -38,6 +38,13 @@ const Node* Graph::FindNode(absl::string_view name) const {
   return found == by_name_.end() ? nullptr : found->second;
 }
 
+// Names are in order, so the first below the scope shows whose it is.
+bool Graph::IsTowerScope(absl::string_view name) const {
+  if (!absl::EndsWith(name, "/")) return false;
+  const auto found = by_name_.lower_bound(name);
+  return found != by_name_.end() && found->second->tower_scope() == name;
+}
+
 void Graph::Fail(absl::Status status) {
   if (status_.ok()) status_ = std::move(status);
 }

@@ -72,6 +72,8 @@ class Graph {
   const Node& node(int id) const { return *nodes_[id]; }
   // The node of this name; null if there is none.
   const Node* FindNode(absl::string_view name) const;
+  // True if `name` is the name scope of a tower that has nodes, "tower_0/".
+  bool IsTowerScope(absl::string_view name) const;
 
   // The first error that a builder met. All builders after it return an invalid Output; Session::Create reports it.
   const absl::Status& status() const { return status_; }

@@ -52,7 +52,14 @@ absl::Status Scope::WithOwnLine(const absl::Status& status) const {
 
 void Scope::Fail(const absl::Status& status) const { graph_->Fail(WithOwnLine(status)); }
 
-Scope Scope::NameScope(absl::string_view name) const {
+Scope Scope::NameScope(absl::string_view name, SourceLocation location) const {
+  if (facts_->tower < 0 && graph_->IsTowerScope(name)) {
+    if (location_.known()) location = location_;
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        "The scope of tower '", name, "' is entered from outside the tower, which would lose the tower's device, ",
+        "variables, random numbers and statistics. Use the tower's own scope, and tower.Variables(\"path\") for ",
+        "variables of another network (", location.ToString(), ")")));
+  }
   Scope scope = *this;
   scope.wanted_name_.clear();
   if (name.empty()) {
@@ -77,6 +84,12 @@ Scope Scope::With(const Change& change) const {
 Scope Scope::VariableScope(absl::string_view name) const {
   return NameScope(name).With(
       [&](Facts& facts) { absl::StrAppend(&facts.variable_path, absl::StripSuffix(name, "/"), "/"); });
+}
+
+Scope Scope::Variables(absl::string_view path) const {
+  return NameScope(absl::StripSuffix(path, "/")).With([&](Facts& facts) {
+    facts.variable_path = absl::StrCat(absl::StripSuffix(path, "/"), "/");
+  });
 }
 
 Scope Scope::Device(absl::string_view device, SourceLocation location) const {
@@ -239,14 +252,13 @@ const Node* Scope::AddNode(absl::string_view op, std::vector<Output> inputs, Att
     Fail(absl::InvalidArgumentError(absl::StrCat(
         "Cannot add a node of op ", op, " in scope '", name_,
         "': one of its inputs is an invalid Output (default-constructed, or a gradient that does not exist)",
-        location_.known() ? absl::StrCat(" (", location_.ToString(), ")") : "")));
+        location_.Suffix())));
     return nullptr;
   }
   if (facts_->only_if.valid()) {
     if (absl::Status status = AddCondition(graph_->registry(), op, facts_->only_if, inputs); !status.ok()) {
-      Fail(absl::Status(status.code(),
-                        absl::StrCat("Cannot add a node of op ", op, " in scope '", name_, "': ", status.message(),
-                                     location_.known() ? absl::StrCat(" (", location_.ToString(), ")") : "")));
+      Fail(absl::Status(status.code(), absl::StrCat("Cannot add a node of op ", op, " in scope '", name_,
+                                                    "': ", status.message(), location_.Suffix())));
       return nullptr;
     }
   }
@@ -278,9 +290,9 @@ const Node* Scope::AddNode(OpRole role, std::vector<Output> inputs, Attrs attrs)
   if (!status().ok()) return nullptr;
   const OpDef* op = graph_->registry().ForRole(role);
   if (op != nullptr) return AddNode(op->name, std::move(inputs), std::move(attrs));
-  Fail(absl::NotFoundError(absl::StrCat(
-      "Cannot add a node in scope '", name_, "': no op of the graph's registry has the role ", OpRoleName(role),
-      " (OpDef::role)", location_.known() ? absl::StrCat(" (", location_.ToString(), ")") : "")));
+  Fail(absl::NotFoundError(absl::StrCat("Cannot add a node in scope '", name_,
+                                        "': no op of the graph's registry has the role ", OpRoleName(role),
+                                        " (OpDef::role)", location_.Suffix())));
   return nullptr;
 }
 

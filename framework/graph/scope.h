@@ -41,10 +41,14 @@ class Scope {
   explicit Scope(Graph& graph) : graph_(&graph) {}
 
   // Places names below "name/", made unique as TensorFlow 1 does: the second "conv1" is "conv1_1/". With a trailing
-  // slash, "name/" re-enters an existing scope; "" is the root.
-  Scope NameScope(absl::string_view name) const;
+  // slash, "name/" re-enters an existing scope; "" is the root. The scope of a tower is re-entered from scopes of the
+  // tower only; elsewhere that is an error of the graph, with the caller's source line.
+  Scope NameScope(absl::string_view name, SourceLocation location = SourceLocation::Current()) const;
   // Places variables below "name/", which is not made unique, and nodes below NameScope(name).
   Scope VariableScope(absl::string_view name) const;
+  // The same with variables below "path/" of the whole graph, for a network besides the scope's own: the generator in a
+  // tower of the discriminator's step. Everything else that the scope says holds there, too.
+  Scope Variables(absl::string_view path) const;
   // Requests a device. Nested requests combine field by field, and the inner one wins: "/job:worker", then "/gpu:1".
   // The empty string changes nothing. A malformed name is an error of the graph, with the caller's source line.
   Scope Device(absl::string_view device, SourceLocation location = SourceLocation::Current()) const;

@@ -11,7 +11,8 @@ namespace {
 
 // Beside the node and in its tower, with names below its own.
 Scope At(const Scope& scope, const Node& node) {
-  const Scope around = node.tower() < 0 ? scope : scope.NameScope(node.tower_scope()).InTower(node.tower());
+  const Scope around =
+      node.tower() < 0 ? scope : scope.InTower(node.tower()).NameScope(node.tower_scope()).InTower(node.tower());
   return around.NameScope(absl::StrCat(node.name(), "/")).ColocateWith(node);
 }
 

@@ -1,5 +1,7 @@
 // Names of nodes and name scopes: TensorFlow 1's rules.
 #include "framework/graph/scope.h"
+
+#include "absl/strings/str_cat.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/state.h"
@@ -8,6 +10,7 @@
 namespace belfry {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -106,6 +109,42 @@ TEST_F(NameScope, WithASlashIsEnteredAgain) {
   // A full path means the same scope wherever it is entered from.
   EXPECT_EQ(tower.NameScope("other/").name(), "other/");
   EXPECT_EQ(tower.NameScope("inner").NameScope(tower.name()).name(), "tower_0/");
+}
+
+TEST_F(NameScope, OfATowerIsEnteredFromTheTowerOnly) {
+  const Scope tower = root_.NameScope("tower_0").InTower(0);
+  NameOf(tower, "x");
+  EXPECT_EQ(tower.NameScope("inner").NameScope(tower.name()).name(), "tower_0/");
+  EXPECT_TRUE(graph_.status().ok()) << graph_.status();
+  const int line = __LINE__ + 1;
+  root_.NameScope(tower.name());
+  EXPECT_THAT(std::string(graph_.status().message()),
+              AllOf(HasSubstr("tower 'tower_0/'"), HasSubstr("tower.Variables("),
+                    HasSubstr(absl::StrCat("names_test.cc:", line))));
+}
+
+// Everything except the path of variables stays.
+TEST_F(NameScope, OfAnotherNetworkInATower) {
+  const Output step = ops::Const(root_, int64_t{0}), on = ops::Const(root_, true);
+  const Scope tower = root_.VariableScope("first")
+                          .NameScope("tower_1")
+                          .InTower(1)
+                          .Replica(1)
+                          .Device("/cpu:1")
+                          .InTrainStep("train")
+                          .RandomCounters(step, {})
+                          .ShareStatistics({.name = "group", .rank = 1, .size = 2})
+                          .OnlyIf(on);
+  const Scope other = tower.Variables("second/net");
+  EXPECT_EQ(other.variable_path(), "second/net/");
+  EXPECT_EQ(other.name(), absl::StrCat(tower.name(), "second/net/"));
+  EXPECT_EQ(other.random_path(), "second/net/");
+  EXPECT_EQ(other.tower(), 1);
+  EXPECT_EQ(other.replica(), 1);
+  EXPECT_EQ(other.device(), tower.device());
+  EXPECT_EQ(other.train_step(), "train");
+  EXPECT_EQ(other.random_counters(), tower.random_counters());
+  EXPECT_EQ(other.statistics_group().size, 2);
 }
 
 TEST_F(NameScope, SharesItsNamesWithNodes) {
