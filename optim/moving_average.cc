@@ -12,14 +12,12 @@
 namespace belfry::optim {
 namespace {
 
-constexpr absl::string_view kSuffix = "/ExponentialMovingAverage";
-
 Variable MakeAverage(const Scope& scope, const Variable& variable) {
   const auto initial = [&](const Scope&, absl::string_view, DType, const Shape&) {
     return variable.def().initial_value;
   };
-  return GetVariable(RootScope(scope, variable.replica()), absl::StrCat(variable.name(), kSuffix), variable.shape(),
-                     initial, {.dtype = variable.dtype(), .trainable = false, .slot_of = variable});
+  return GetVariable(RootScope(scope, variable.replica()), ExponentialMovingAverage::NameOf(variable.name()),
+                     variable.shape(), initial, {.dtype = variable.dtype(), .trainable = false, .slot_of = variable});
 }
 
 }  // namespace
@@ -39,8 +37,12 @@ const Node* ExponentialMovingAverage::Update(OpScope scope, absl::Span<const Var
   return ops::Group(inner, updates);
 }
 
+std::string ExponentialMovingAverage::NameOf(absl::string_view name) {
+  return absl::StrCat(name, "/ExponentialMovingAverage");
+}
+
 Variable ExponentialMovingAverage::AverageOf(const Scope& scope, const Variable& variable) {
-  return scope.graph().FindVariable(absl::StrCat(variable.name(), kSuffix), variable.replica());
+  return scope.graph().FindVariable(NameOf(variable.name()), variable.replica());
 }
 
 const Node* ExponentialMovingAverage::AssignTo(OpScope scope, int from) {

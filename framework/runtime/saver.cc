@@ -281,6 +281,7 @@ void Compare(const Variable& variable, const Tensor& value, bool first, const Re
   const bool cast =
       options.cast && value.dtype() != variable.dtype() && IsFloat(value.dtype()) && IsFloat(variable.dtype());
   if ((value.dtype() != variable.dtype() && !cast) || value.shape() != WholeShape(variable)) {
+    if (!first) return;
     to.different.push_back(absl::StrCat(variable.name(), " (", Described(value.dtype(), value.shape()),
                                         ", in the graph ", Described(variable.dtype(), WholeShape(variable)), ")"));
     return;
@@ -300,13 +301,9 @@ void Compare(const Variable& variable, const Tensor& value, bool first, const Re
 // Compares all variables. `names`: those of the tensors, in the model.
 Comparison CompareAll(absl::Span<const Variable> all, const std::vector<std::string>& names,
                       const TensorsByName& by_name, const RestoreOptions& options) {
-  const auto in_file = [&](bool state) {
-    return std::any_of(all.begin(), all.end(), [&](const Variable& variable) {
-      return IsTrainingState(variable) == state && Selected(variable.name(), options) &&
-             by_name.contains(variable.name());
-    });
-  };
-  const bool of_training = in_file(true) || !in_file(false);
+  const bool of_training = std::any_of(all.begin(), all.end(), [&](const Variable& variable) {
+    return IsTrainingState(variable) && Selected(variable.name(), options) && by_name.contains(variable.name());
+  });
   Comparison comparison;
   HashSet<absl::string_view> seen;
   for (const Variable& variable : all) {
@@ -320,8 +317,6 @@ Comparison CompareAll(absl::Span<const Variable> all, const std::vector<std::str
     if (first) comparison.result.missing.push_back(variable.name());
     if (first && (of_training || !IsTrainingState(variable))) comparison.lacking.push_back(variable.name());
   }
-  std::vector<std::string>& different = comparison.different;
-  different.erase(std::unique(different.begin(), different.end()), different.end());
   for (const std::string& name : names) {
     if (!seen.contains(name) && Selected(name, options)) comparison.result.extra.push_back(name);
   }
@@ -348,9 +343,9 @@ absl::Status CheckMatch(absl::string_view source, absl::Span<const Variable> all
         !fits               ? ""
         : variables.empty() ? ": it has none of the model's variables"
                             : ": it has none of the model's weights",
-        Listed("not in the file", fits                    ? result.missing
-                                  : options.allow_missing ? none
-                                                          : comparison.lacking),
+        Listed("not in the file", fits && comparison.lacking.empty() ? result.missing
+                                  : fits || !options.allow_missing   ? comparison.lacking
+                                                                     : none),
         Listed("only in the file", fits || !options.allow_extra ? result.extra : none),
         Listed("with a different shape or type in the file", comparison.different),
         "\nBuild the model that was saved, restore only a part of it, or rename or cast (RestoreOptions)"));

@@ -2,6 +2,7 @@
 #include "trainers/loop/warm_start.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -107,6 +108,39 @@ TEST_F(WarmStartTest, TrainsTheRest) {
     EXPECT_TRUE(SameBits(run.Value(name), trained_.Value(name))) << name;
   }
   EXPECT_EQ(run.Value("global_step").scalar<int64_t>(), 8);
+}
+
+// The averages begin with the weights that are taken, with a step before the first look at them and without.
+TEST_F(WarmStartTest, AveragesBeginWithIt) {
+  for (const int64_t steps : {0, 3}) {
+    Classifier run(3, {.frozen = {"hidden?/*"}, .moving_average = 0.9999});
+    ASSERT_EQ(run.Run({.steps = steps, .resume = {.init_from = folder_.path()}}), absl::OkStatus());
+    for (const std::string& name : run.Names()) {
+      const std::vector<double> average = run.Value(name + "/ExponentialMovingAverage").ToDoubles();
+      const std::vector<double> from = trained_.Value(name).ToDoubles();
+      // Adam moves a weight by little more than its rate.
+      for (size_t i = 0; i < average.size(); ++i) {
+        EXPECT_NEAR(average[i], from[i], 0.0011 * static_cast<double>(steps)) << name << " after " << steps;
+      }
+    }
+  }
+}
+
+// The evaluation of such a run goes by its averages.
+TEST_F(WarmStartTest, TakesTheAveragesOfARunThatHasThem) {
+  const TemporaryFolder other;
+  Classifier averaged(3, {.moving_average = 0.9}), run(3);
+  ASSERT_EQ(averaged.Run({.steps = 5, .directory = other.path()}), absl::OkStatus());
+  ASSERT_EQ(run.Run({.steps = 0, .resume = {.init_from = other.path()}}), absl::OkStatus());
+  for (const std::string& name : names_) {
+    EXPECT_TRUE(SameBits(run.Value(name), averaged.Value(name + "/ExponentialMovingAverage"))) << name;
+    EXPECT_FALSE(SameBits(run.Value(name), averaged.Value(name))) << name;
+    // An average that has begun is no longer written with its variable.
+    const Variable variable = averaged.graph.FindVariable(name, 0);
+    ASSERT_EQ(averaged.session->WriteVariable(variable, Tensor::Zeros(DType::kFloat32, variable.shape())),
+              absl::OkStatus());
+    EXPECT_TRUE(SameBits(run.Value(name), averaged.Value(name + "/ExponentialMovingAverage"))) << name;
+  }
 }
 
 // A run that resumes has weights of its own.

@@ -13,6 +13,7 @@
 #include "framework/io/safetensors.h"
 #include "framework/runtime/saver.h"
 #include "models/weights/foreign_weights.h"
+#include "optim/moving_average.h"
 #include "trainers/loop/run_directory.h"
 
 namespace belfry::trainers {
@@ -56,7 +57,8 @@ absl::StatusOr<std::string> WarmStart(Session& session, const std::string& path)
   HashSet<std::string> seen;
   for (const Variable& variable : session.graph().variables()) {
     if (!IsOfModel(variable) || !seen.insert(variable.name()).second) continue;
-    const auto found = by_name.find(variable.name());
+    auto found = by_name.find(optim::ExponentialMovingAverage::NameOf(variable.name()));
+    if (found == by_name.end()) found = by_name.find(variable.name());
     if (found == by_name.end()) {
       others.push_back(variable.name());
     } else if (found->second.shape() == variable.shape()) {
