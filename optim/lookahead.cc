@@ -12,7 +12,7 @@
 namespace belfry::optim {
 
 Lookahead::Lookahead(SharedOptimizer inner, const LookaheadOptions& options)
-    : Optimizer(inner->learning_rate()), inner_(std::move(inner)), options_(options) {}
+    : WrappingOptimizer(inner->learning_rate()), inner_(std::move(inner)), options_(options) {}
 
 absl::Status Lookahead::CheckOptions() const {
   const double first = options_.alpha.At(options_.steps);
@@ -67,6 +67,8 @@ Output Lookahead::FollowStatistic(OpScope scope, const Variable& statistic) cons
   const Variable slow = Slot(scope, statistic, "Lookahead", 0);
   const Variable count = UpdateCount(scope, statistic, kCount);
   if (!slow.valid() || !count.valid()) return Output();
+  const Output of_inner = inner_->FollowStatistic(scope, statistic);
+  if (of_inner.valid()) scope = scope.ControlDependencies({of_inner});
   const Scope update = UpdateScope(scope, statistic);
   const Output updates = ops::ReadVariable(update, count), fast = ops::ReadVariable(update, statistic);
   const Output first = ops::Equal(update, updates, ops::Const(update, int64_t{0}));

@@ -23,7 +23,7 @@ struct LookaheadOptions {
 //
 // Slot "<variable>/Lookahead": the slow weights; and a count of updates, that of the inner optimizer if it has one, or
 // else "<variable>/Lookahead_updates".
-class Lookahead : public Optimizer {
+class Lookahead : public WrappingOptimizer {
  public:
   explicit Lookahead(SharedOptimizer inner, const LookaheadOptions& options = {});
   Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;

@@ -17,7 +17,8 @@ namespace belfry::optim {
 
 // One update rule with its hyper-parameters. Immutable: slots and counts of updates are variables of the graph, so one
 // optimizer serves any number of towers. Derived classes are in
-// optim/{descent,rmsprop,adam,lars,lamb,muon}.h; lookahead.h and parameter_groups.h wrap other optimizers.
+// optim/{descent,rmsprop,adam,lars,lamb,muon}.h; lookahead.h and parameter_groups.h wrap other optimizers
+// (WrappingOptimizer).
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -41,8 +42,8 @@ class Optimizer {
   // does not read it.
   virtual absl::string_view count_slot(const Variable& /*variable*/) const { return {}; }
   // Adds the nodes by which the rule moves a statistic of the model, such as a moving average of batch normalisation,
-  // along with the variables: run them after the statistic's own update, in every step. Invalid: the rule leaves
-  // statistics alone.
+  // along with the variables: run them once in every step, after all of the statistic's own updates. Invalid: the rule
+  // leaves statistics alone.
   virtual Output FollowStatistic(OpScope /*scope*/, const Variable& /*statistic*/) const { return Output(); }
 
   const Schedule& learning_rate() const { return learning_rate_; }
@@ -52,6 +53,18 @@ class Optimizer {
 
  private:
   Schedule learning_rate_;
+};
+
+// The base of optimizers that wrap others, in which nothing has a default: what they do not pass on would be lost.
+class WrappingOptimizer : public Optimizer {
+ public:
+  absl::Status Check(absl::Span<const Variable> variables) const override = 0;
+  bool takes_sparse() const override = 0;
+  absl::string_view count_slot(const Variable& variable) const override = 0;
+  Output FollowStatistic(OpScope scope, const Variable& statistic) const override = 0;
+
+ protected:
+  using Optimizer::Optimizer;
 };
 
 // An optimizer of any class, which copies share. A value type: SharedOptimizer adam = Adam({.learning_rate = 0.01}).

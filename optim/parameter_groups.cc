@@ -9,7 +9,7 @@
 namespace belfry::optim {
 
 ParameterGroups::ParameterGroups(std::vector<ParameterGroup> groups, SharedOptimizer rest)
-    : Optimizer(rest->learning_rate()), groups_(std::move(groups)), rest_(std::move(rest)) {}
+    : WrappingOptimizer(rest->learning_rate()), groups_(std::move(groups)), rest_(std::move(rest)) {}
 
 size_t ParameterGroups::GroupOf(const Variable& variable) const {
   size_t group = 0;
@@ -47,6 +47,10 @@ bool ParameterGroups::takes_sparse() const {
 
 absl::string_view ParameterGroups::count_slot(const Variable& variable) const {
   return OptimizerOf(GroupOf(variable)).count_slot(variable);
+}
+
+Output ParameterGroups::FollowStatistic(OpScope scope, const Variable& statistic) const {
+  return OptimizerOf(GroupOf(statistic)).FollowStatistic(scope, statistic);
 }
 
 }  // namespace belfry::optim

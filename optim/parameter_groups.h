@@ -21,14 +21,16 @@ struct ParameterGroup {
 //
 // TrainStep::learning_rate is the rate of `rest`; a rate that is fed there reaches the groups that have the same
 // schedule. The adjustable rates (Adjustable) of all groups are one. Gradients are sparse only if every group takes
-// them. A group that gets no trainable variable of the model is an error of Check.
-class ParameterGroups : public Optimizer {
+// them. Statistics follow the group whose filter selects them, or else `rest`. A group that gets no trainable variable
+// of the model is an error of Check.
+class ParameterGroups : public WrappingOptimizer {
  public:
   ParameterGroups(std::vector<ParameterGroup> groups, SharedOptimizer rest);
   Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;
   absl::Status Check(absl::Span<const Variable> variables) const override;
   bool takes_sparse() const override;
   absl::string_view count_slot(const Variable& variable) const override;
+  Output FollowStatistic(OpScope scope, const Variable& statistic) const override;
 
  private:
   // The index of its group; `rest` has groups_.size().

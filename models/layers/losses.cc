@@ -1,9 +1,11 @@
 #include "models/layers/losses.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/hash_table.h"
 #include "models/layers/metrics.h"
 #include "ops/array.h"
 #include "ops/math.h"
@@ -22,6 +24,20 @@ Output AddMean(const Scope& scope, Output losses) {
   scope.AddToCollection(kLosses, loss);
   scope.AddToCollection(kMetrics, loss);
   return loss;
+}
+
+// Without the weight decays of variables that earlier ones have by the same factor, as each call of a layer adds one.
+std::vector<Output> WithoutRepeatedDecays(const std::vector<Output>& losses) {
+  HashSet<std::pair<const Node*, double>> seen;
+  std::vector<Output> kept;
+  for (const Output& loss : losses) {
+    const Node* const norm = loss.node->op().name == "Scale" ? loss.node->input(0).node : nullptr;
+    const bool decay =
+        norm != nullptr && norm->op().name == "L2Loss" && norm->input(0).node->op().role == OpRole::kVariable;
+    if (decay && !seen.insert({norm->input(0).node, loss.node->attrs().Get<double>("factor")}).second) continue;
+    kept.push_back(loss);
+  }
+  return kept;
 }
 
 }  // namespace
@@ -73,7 +89,7 @@ Output TotalLoss(OpScope scope) {
                                                        ". Did you mean its ops::Mean?")));
     return Output();
   }
-  return ops::AddN(scope.Named("total_loss"), losses);
+  return ops::AddN(scope.Named("total_loss"), WithoutRepeatedDecays(losses));
 }
 
 }  // namespace belfry::models

@@ -35,7 +35,8 @@ void SetLossWeight(OpScope tower, Output weight);
 inline constexpr char kLossWeights[] = "loss_weights";
 
 // The sum of the kLosses in this name scope. Called with a tower's scope, it covers that tower's loss and weight decay
-// and no other's. It is an error, which sticks to the graph, if there are none or one is not a scalar.
+// and no other's. The weight decay of a variable counts once, however many calls of layers added it. It is an error,
+// which sticks to the graph, if there are none or one is not a scalar.
 Output TotalLoss(OpScope scope);
 
 }  // namespace belfry::models

@@ -76,11 +76,18 @@ void FollowStatistics(absl::Span<const BuiltTower> towers, const ReplicateOption
                       const optim::Optimizer& optimizer, const Scope& scope, std::vector<const Node*>& updates) {
   std::vector<const Node*> moved;
   AddModelUpdates(towers, options, moved);
+  // A layer that is called several times updates its statistics as often.
+  std::vector<std::pair<const Node*, std::vector<const Node*>>> by_statistic;
   for (const Node* const update : moved) {
     const Node* const first = update->inputs().empty() ? nullptr : update->input(0).node;
     if (first == nullptr || first->op().role != OpRole::kVariable) continue;
-    const Scope after = options.micro_batches > 1 ? scope : scope.ControlDependencies({update});
-    const Output followed = optimizer.FollowStatistic(after, scope.graph().VariableOf(*first));
+    const auto found = std::find_if(by_statistic.begin(), by_statistic.end(),
+                                    [&](const auto& statistic) { return statistic.first == first; });
+    (found == by_statistic.end() ? by_statistic.emplace_back(first, 0) : *found).second.push_back(update);
+  }
+  for (const auto& [statistic, own] : by_statistic) {
+    const Scope after = options.micro_batches > 1 ? scope : scope.ControlDependencies(own);
+    const Output followed = optimizer.FollowStatistic(after, scope.graph().VariableOf(*statistic));
     if (followed.valid()) updates.push_back(followed.node);
   }
 }

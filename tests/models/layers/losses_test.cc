@@ -80,6 +80,20 @@ TEST_F(Losses, GradientOfWeightDecayIsTheWeight) {
   for (size_t i = 0; i < value.size(); ++i) EXPECT_NEAR(gradient[i], 0.25 * value[i], 1e-6);
 }
 
+// 0.1 / 2 * 3 * 2^2, whatever the number of calls: the decay is of the weights.
+TEST_F(Losses, ALayerThatIsCalledSeveralTimesDecaysOnce) {
+  const Output x = ops::Const(scope_, {1.f, 1.f, 1.f}, {1, 3});
+  for (int i = 0; i < 3; ++i) {
+    Dense(scope_.ReuseVariables(i == 0 ? Reuse::kNever : Reuse::kAlways), "d", x, 1,
+          {.weights = ConstantInitializer(2), .weight_decay = 0.1});
+  }
+  AddWeightDecay(scope_, graph_.FindVariable("d/weights", 0), 0.2);  // another term
+  const Output loss = TotalLoss(scope_);
+  ASSERT_TRUE(loss.valid()) << graph_.status();
+  Start();
+  EXPECT_NEAR(Run({}, {loss})[0].scalar<float>(), 0.6 + 1.2, 1e-6);
+}
+
 TEST_F(Losses, NothingToAddUpIsAnError) {
   const Scope tower = scope_.NameScope("tower_1");
   scope_.NameScope("tower_10").AddToCollection(kLosses, ops::Const(scope_.NameScope("tower_10/"), 1.0f));

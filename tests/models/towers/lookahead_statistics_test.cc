@@ -6,6 +6,7 @@
 #include "models/towers/replicate_towers.h"
 #include "optim/descent.h"
 #include "optim/lookahead.h"
+#include "optim/parameter_groups.h"
 #include "tests/models/model_test.h"
 
 namespace belfry::models {
@@ -17,15 +18,24 @@ constexpr int kEvery = 2, kSteps = 5;
 // Four examples in each step; two steps never have the same.
 std::vector<double> Examples(int step) { return {1.0 * step, 2.0 + step, -1.0, 0.5 * step * step}; }
 
-// The moving mean in each replica after some steps.
-std::vector<std::vector<double>> MovingMeans(int towers, BatchNormPolicy policy) {
+optim::Lookahead Optimizer() {
+  return optim::Lookahead(optim::GradientDescent({.learning_rate = 0.01}), {.steps = kEvery, .alpha = kAlpha});
+}
+
+// The moving mean in each replica after some steps. The layer is called `calls` times.
+std::vector<std::vector<double>> MovingMeans(int towers, BatchNormPolicy policy, int calls = 1,
+                                             const optim::Optimizer& optimizer = Optimizer()) {
   const DeviceSet devices = DeviceSet::Open(absl::StrCat("cpu:", towers), {.cpu_threads = 1}).value();
   Graph graph(BuiltinOps());
-  const auto model = [](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
-    return ops::Mean(tower, ops::Square(tower, BatchNorm(tower, "bn", batch["x"], {.momentum = kMomentum})));
+  const auto model = [calls](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
+    std::vector<Output> all;
+    for (int i = 0; i < calls; ++i) {
+      const Scope scope = tower.ReuseVariables(i == 0 ? Reuse::kNever : Reuse::kAlways);
+      all.push_back(BatchNorm(scope, "bn", batch["x"], {.momentum = kMomentum}));
+    }
+    return ops::Mean(tower, ops::Square(tower, ops::AddN(tower, all)));
   };
   const std::vector<data::Field> fields = {{"x", DType::kFloat32, {1}}};
-  const optim::Lookahead optimizer(optim::GradientDescent({.learning_rate = 0.01}), {.steps = kEvery, .alpha = kAlpha});
   const TrainStep step = ReplicateTowers(Scope(graph), devices, fields, model, optimizer, {.batch_norm = policy});
   EXPECT_TRUE(graph.status().ok()) << graph.status();
   const auto session = Session::Create(graph, devices).value();
@@ -49,13 +59,13 @@ std::vector<std::vector<double>> MovingMeans(int towers, BatchNormPolicy policy)
 }
 
 // The moving mean of the first `examples` of each step.
-double Expected(int examples) {
+double Expected(int examples, int calls = 1) {
   double moving = 0, slow = 0;
   for (int s = 1; s <= kSteps; ++s) {
     const std::vector<double> all = Examples(s);
     double mean = 0;
     for (int i = 0; i < examples; ++i) mean += all[i] / examples;
-    moving = kMomentum * moving + (1 - kMomentum) * mean;
+    for (int i = 0; i < calls; ++i) moving = kMomentum * moving + (1 - kMomentum) * mean;
     if (s == 1) slow = moving;
     if (s % kEvery == 0) moving = slow += kAlpha * (moving - slow);
   }
@@ -64,6 +74,20 @@ double Expected(int examples) {
 
 TEST(LookaheadStatistics, FollowWithOneTower) {
   EXPECT_NEAR(MovingMeans(1, BatchNormPolicy::kPerTower)[0][0], Expected(4), 1e-5);
+}
+
+// Each call moves the statistics, and Lookahead follows them once in a step.
+TEST(LookaheadStatistics, OfALayerThatIsCalledSeveralTimes) {
+  for (const int calls : {2, 3}) {
+    EXPECT_NEAR(MovingMeans(1, BatchNormPolicy::kPerTower, calls)[0][0], Expected(4, calls), 1e-5) << calls;
+  }
+}
+
+TEST(LookaheadStatistics, FollowTheGroupOfTheirVariables) {
+  const optim::ParameterGroups rest({{optim::NameMatches("bn/gamma"), optim::GradientDescent()}}, Optimizer());
+  EXPECT_NEAR(MovingMeans(1, BatchNormPolicy::kPerTower, 1, rest)[0][0], Expected(4), 1e-5);
+  const optim::ParameterGroups first({{optim::NameMatches("bn/*"), Optimizer()}}, optim::GradientDescent());
+  EXPECT_NEAR(MovingMeans(1, BatchNormPolicy::kPerTower, 1, first)[0][0], Expected(4), 1e-5);
 }
 
 TEST(LookaheadStatistics, AreThoseOfTowerZero) {
