@@ -5,7 +5,9 @@
 // that is not taken depends on a template parameter, and is therefore never compiled.
 #pragma once
 
+#include <cstdint>
 #include <dnnl.hpp>
+#include <limits>
 
 namespace belfry::ops::onednn {
 
@@ -22,11 +24,42 @@ struct Target {
   bool allow_empty = false;  // returns an empty descriptor if the library has no implementation, instead of throwing
 };
 
+template <class Desc>
+dnnl::memory::data_type DataTypeOf(const Desc& desc) {
+  if constexpr (requires { desc.data_type(); }) {
+    return desc.data_type();
+  } else {
+    return desc.get_data_type();
+  }
+}
+
+template <class Desc>
+dnnl::memory::dims DimsOf(const Desc& desc) {
+  if constexpr (requires { desc.dims(); }) {
+    return desc.dims();
+  } else {
+    return desc.get_dims();
+  }
+}
+
+// Throws dnnl::error for a tensor with an extent that the library, which keeps extents in 32 bits in many places, would
+// cut: it would divide by 0, or compute a part.
+inline void CheckExtents(const dnnl::memory::desc& desc) {
+  for (const dnnl::memory::dim extent : DimsOf(desc)) {
+    if (extent > std::numeric_limits<int32_t>::max()) {
+      throw dnnl::error(dnnl_invalid_arguments, "an extent is larger than 2147483647, the library's largest");
+    }
+  }
+}
+template <class Other>
+void CheckExtents(const Other& /*not a tensor*/) {}
+
 // The descriptor of a forward primitive or a product. `arguments` are those of oneDNN 3 between engine and attributes,
 // which are those of oneDNN 2's `desc`. Throws dnnl::error.
 template <class Primitive, class... Arguments>
 typename Primitive::primitive_desc Describe(const Target& target, const Arguments&... arguments) {
   using Desc = typename Primitive::primitive_desc;
+  (CheckExtents(arguments), ...);
   if constexpr (HasOperationDesc<Primitive>) {
     return Desc(typename Primitive::desc(arguments...), target.attributes, target.engine, target.allow_empty);
   } else {
@@ -39,6 +72,7 @@ template <class Primitive, class Forward, class... Arguments>
 typename Primitive::primitive_desc DescribeBackward(const Target& target, const Forward& forward,
                                                     const Arguments&... arguments) {
   using Desc = typename Primitive::primitive_desc;
+  (CheckExtents(arguments), ...);
   if constexpr (HasOperationDesc<Primitive>) {
     return Desc(typename Primitive::desc(arguments...), target.attributes, target.engine, forward, target.allow_empty);
   } else {
@@ -93,24 +127,6 @@ void AppendEltwise(Ops& ops, dnnl::algorithm algorithm, float alpha, float beta)
     ops.append_eltwise(1.0f, algorithm, alpha, beta);
   } else {
     ops.append_eltwise(algorithm, alpha, beta);
-  }
-}
-
-template <class Desc>
-dnnl::memory::data_type DataTypeOf(const Desc& desc) {
-  if constexpr (requires { desc.data_type(); }) {
-    return desc.data_type();
-  } else {
-    return desc.get_data_type();
-  }
-}
-
-template <class Desc>
-dnnl::memory::dims DimsOf(const Desc& desc) {
-  if constexpr (requires { desc.dims(); }) {
-    return desc.dims();
-  } else {
-    return desc.get_dims();
   }
 }
 
