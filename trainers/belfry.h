@@ -22,6 +22,7 @@
 #include "framework/data/text/tokens.h"
 #include "framework/data/tokenizers/tokenizer.h"
 #include "framework/device/device_set.h"
+#include "framework/graph/gradient_checker.h"
 #include "framework/graph/gradients.h"
 #include "framework/graph/graph.h"
 #include "framework/graph/scope.h"

@@ -16,6 +16,8 @@ struct SourceLocation {
   }
   bool known() const { return line > 0 && file != nullptr; }
   std::string ToString() const { return std::string(file == nullptr ? "" : file) + ":" + std::to_string(line); }
+  // For the end of a message: " (model.cc:17)"; empty if it is unknown.
+  std::string Suffix() const { return known() ? " (" + ToString() + ")" : ""; }
 };
 
 }  // namespace belfry

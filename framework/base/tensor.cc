@@ -8,9 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/alignment.h"
+#include "framework/base/check.h"
 #include "framework/base/half.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 
 namespace belfry {
 namespace {
@@ -38,6 +40,10 @@ std::string ElementAsString(const Tensor& tensor, int64_t i) {
   return absl::StrCat(ElementAsDouble(tensor, i));
 }
 
+[[noreturn]] void Misused(const std::string& what, SourceLocation where) {
+  CheckFailed(what.c_str(), where.file, where.line);
+}
+
 }  // namespace
 
 // Large blocks, above all arenas, use huge pages if the kernel has them: a convolution walks through its images in
@@ -53,7 +59,9 @@ void* AllocateAligned(size_t bytes) {
 
 void FreeAligned(void* memory) { std::free(memory); }
 
-Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape), elements_(shape.elements()) {
+Tensor::Tensor(DType dtype, const Shape& shape, SourceLocation where) : dtype_(dtype), shape_(shape) {
+  if (!shape.known()) Misused(absl::StrCat("a tensor cannot have the unknown extents of ", shape.ToString()), where);
+  elements_ = shape.elements();
   if (elements_ <= 0) return;
   buffer_.reset(static_cast<std::byte*>(AllocateAligned(bytes())), FreeAligned);
   if (buffer_ == nullptr) throw AllocationFailed(bytes());
@@ -96,8 +104,25 @@ Tensor Tensor::Zeros(DType dtype, const Shape& shape) {
   return tensor;
 }
 
-Tensor Tensor::Reshaped(const Shape& shape) const {
-  BELFRY_CHECK(shape.elements() == elements_);
+void Tensor::FailValues(size_t values, const Shape& shape, SourceLocation where) {
+  Misused(absl::StrCat(Counted(static_cast<int64_t>(values), "value"), " for shape ", shape.ToString(), ", which has ",
+                       Counted(shape.elements(), "element")),
+          where);
+}
+
+void Tensor::FailDType(DType wanted, SourceLocation where) const {
+  Misused(absl::StrCat("the tensor is ", DTypeName(dtype_), " ", shape_.ToString(), ", not ", DTypeName(wanted)),
+          where);
+}
+
+void Tensor::FailScalar(SourceLocation where) const {
+  Misused(absl::StrCat("the tensor has shape ", shape_.ToString(), ", not a single element"), where);
+}
+
+Tensor Tensor::Reshaped(const Shape& shape, SourceLocation where) const {
+  if (!shape.known() || shape.elements() != elements_) {
+    Misused(absl::StrCat("a tensor of shape ", shape_.ToString(), " cannot have the shape ", shape.ToString()), where);
+  }
   Tensor tensor = *this;
   tensor.shape_ = shape;
   return tensor;

@@ -11,20 +11,22 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "framework/base/check.h"
 #include "framework/base/dtype.h"
 #include "framework/base/shape.h"
+#include "framework/base/source_location.h"
 
 namespace belfry {
 
 // dtype, shape and a shared buffer in row-major order (the last axis is contiguous), aligned to 64 bytes. Users feed
 // and fetch Tensors; inside a plan, data lives in arenas. Copies share the buffer, so a write through one is seen by
 // all. Concurrent reads are safe; writing while another thread reads is not. Every extent of the shape is known.
+// Where a REQUIRES does not hold, the program ends with a message that names the values and the caller's source line.
 class Tensor {
  public:
   Tensor() = default;  // float32, shape [0]: no elements
-  // The elements are uninitialised. As containers do, throws std::bad_alloc if there is no memory.
-  Tensor(DType dtype, const Shape& shape);
+  // The elements are uninitialised. As containers do, throws std::bad_alloc if there is no memory. REQUIRES: every
+  // extent is known.
+  Tensor(DType dtype, const Shape& shape, SourceLocation where = SourceLocation::Current());
 
   // For shapes that users decide: like the constructor, but returns ResourceExhausted if there is no memory, and
   // InvalidArgument for unknown or too large extents.
@@ -40,17 +42,18 @@ class Tensor {
   // Tensor::Of<float>({1, 2, 3, 4, 5, 6}, {2, 3}); without a shape, a vector. REQUIRES: as many values as the shape has
   // elements.
   template <class T>
-  static Tensor Of(std::initializer_list<T> values, const Shape& shape) {
-    return Of<T>(absl::MakeConstSpan(values.begin(), values.size()), shape);
+  static Tensor Of(std::initializer_list<T> values, const Shape& shape,
+                   SourceLocation where = SourceLocation::Current()) {
+    return Of<T>(absl::MakeConstSpan(values.begin(), values.size()), shape, where);
   }
   template <class T>
   static Tensor Of(std::initializer_list<T> values) {
     return Of<T>(values, Shape({static_cast<int64_t>(values.size())}));
   }
   template <class T>
-  static Tensor Of(absl::Span<const T> values, const Shape& shape) {
-    Tensor tensor(kDTypeOf<T>, shape);
-    BELFRY_CHECK(static_cast<int64_t>(values.size()) == tensor.elements());
+  static Tensor Of(absl::Span<const T> values, const Shape& shape, SourceLocation where = SourceLocation::Current()) {
+    Tensor tensor(kDTypeOf<T>, shape, where);
+    if (static_cast<int64_t>(values.size()) != tensor.elements()) FailValues(values.size(), shape, where);
     for (size_t i = 0; i < values.size(); ++i) tensor.data<T>()[i] = values[i];
     return tensor;
   }
@@ -67,31 +70,31 @@ class Tensor {
 
   // The elements in row-major order; null if there are none. REQUIRES: T is the C++ type of dtype().
   template <class T>
-  T* data() {
-    BELFRY_CHECK(kDTypeOf<T> == dtype_);
+  T* data(SourceLocation where = SourceLocation::Current()) {
+    if (kDTypeOf<T> != dtype_) FailDType(kDTypeOf<T>, where);
     return static_cast<T*>(raw());
   }
   template <class T>
-  const T* data() const {
-    BELFRY_CHECK(kDTypeOf<T> == dtype_);
+  const T* data(SourceLocation where = SourceLocation::Current()) const {
+    if (kDTypeOf<T> != dtype_) FailDType(kDTypeOf<T>, where);
     return static_cast<const T*>(raw());
   }
   template <class T>
-  absl::Span<const T> span() const {
+  absl::Span<const T> span(SourceLocation where = SourceLocation::Current()) const {
     // Not in braces: with T = bool, a pointer and a number would make an initialiser list of two bools.
-    return absl::Span<const T>(data<T>(), static_cast<size_t>(elements_));
+    return absl::Span<const T>(data<T>(where), static_cast<size_t>(elements_));
   }
   void* raw() { return buffer_.get(); }
   const void* raw() const { return buffer_.get(); }
   // The only element. REQUIRES: elements() == 1.
   template <class T>
-  T scalar() const {
-    BELFRY_CHECK(elements_ == 1);
-    return data<T>()[0];
+  T scalar(SourceLocation where = SourceLocation::Current()) const {
+    if (elements_ != 1) FailScalar(where);
+    return data<T>(where)[0];
   }
 
   // The same buffer with another shape. REQUIRES: the same number of elements.
-  Tensor Reshaped(const Shape& shape) const;
+  Tensor Reshaped(const Shape& shape, SourceLocation where = SourceLocation::Current()) const;
   // A copy with its own buffer.
   Tensor Clone() const;
   // The first `count` values (all if negative) as doubles (bool: 0 or 1), for printing and for comparisons in tests.
@@ -102,6 +105,10 @@ class Tensor {
   std::string ToString(int64_t values = 3) const;
 
  private:
+  [[noreturn]] static void FailValues(size_t values, const Shape& shape, SourceLocation where);
+  [[noreturn]] void FailDType(DType wanted, SourceLocation where) const;
+  [[noreturn]] void FailScalar(SourceLocation where) const;
+
   DType dtype_ = DType::kFloat32;
   Shape shape_{0};
   int64_t elements_ = 0;

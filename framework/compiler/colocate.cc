@@ -187,9 +187,7 @@ std::string RequestText(const Node& node) {
   return node.device_text().empty() ? node.requested_device().ToString() : node.device_text();
 }
 
-std::string AtLine(const Node& node) {
-  return node.location().known() ? absl::StrCat(" (", node.location().ToString(), ")") : "";
-}
+std::string AtLine(const Node& node) { return node.location().Suffix(); }
 
 absl::Status CannotAssign(const Node& node, absl::string_view why) {
   return absl::InvalidArgumentError(

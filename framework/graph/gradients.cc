@@ -226,9 +226,7 @@ class Differentiator {
     return path;
   }
 
-  static std::string Line(const Node& node) {
-    return node.location().known() ? absl::StrCat(" (", node.location().ToString(), ")") : "";
-  }
+  static std::string Line(const Node& node) { return node.location().Suffix(); }
 
   const Scope& caller_;
   const Scope scope_;

@@ -56,10 +56,15 @@ absl::Status CheckTypeVars(const OpDef& op, const Attrs& attrs) {
     }
     const DType dtype = std::get<DType>(*bound);
     if (std::find(type.allowed.begin(), type.allowed.end(), dtype) == type.allowed.end()) {
+      std::vector<std::string> where;
+      for (const ArgDef& input : op.inputs) {
+        if (input.type == type.name) where.push_back(absl::StrCat("'", input.name, "'"));
+      }
       return absl::InvalidArgumentError(absl::StrCat(
-          "does not support ", DTypeName(dtype), " for ", type.name, ", only ",
-          absl::StrJoin(type.allowed, ", ",
-                        [](std::string* out, DType allowed) { absl::StrAppend(out, DTypeName(allowed)); })));
+          "does not support ", DTypeName(dtype), " for ", where.empty() ? type.name : absl::StrJoin(where, " and "),
+          ", only ", absl::StrJoin(type.allowed, ", ", [](std::string* out, DType allowed) {
+            absl::StrAppend(out, DTypeName(allowed));
+          })));
     }
   }
   return absl::OkStatus();

@@ -10,12 +10,9 @@
 
 namespace belfry {
 
-PreparedStep::PreparedStep(SessionState& session, std::unique_ptr<Executable> executable,
-                           std::vector<std::string> feed_names, std::vector<Tensor> fetched)
-    : session_(session),
-      executable_(std::move(executable)),
-      feed_names_(std::move(feed_names)),
-      fetched_(std::move(fetched)) {
+PreparedStep::PreparedStep(SessionState& session, std::unique_ptr<Executable> executable, std::vector<Output> feeds,
+                           std::vector<Tensor> fetched)
+    : session_(session), executable_(std::move(executable)), feeds_(std::move(feeds)), fetched_(std::move(fetched)) {
   const Plan& plan = executable_->plan();
   exclusive_ = !plan.written.empty() || plan.streams.size() > 1 || executable_->asynchronous();
 }
@@ -35,21 +32,21 @@ const Plan& PreparedStep::plan() const { return executable_->plan(); }
 std::string PreparedStep::Position() const { return executable_->Position(); }
 
 absl::Status PreparedStep::Check(absl::Span<const Tensor> feeds) const {
-  if (feeds.size() != feed_names_.size()) {
+  if (feeds.size() != feeds_.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("The step was prepared for ", feed_names_.size(), " feeds, but was given ", feeds.size()));
+        absl::StrCat("The step was prepared for ", feeds_.size(), " feeds, but was given ", feeds.size()));
   }
   for (size_t i = 0; i < feeds.size(); ++i) {
     const TensorSpec& spec = executable_->feed(static_cast<int>(i));
     if (feeds[i].bytes() > 0 && feeds[i].raw() == nullptr) {
       return absl::InvalidArgumentError(
-          absl::StrCat("The value fed for Tensor '", feed_names_[i], "' has a shape but no data"));
+          absl::StrCat("The value fed for Tensor '", feeds_[i].name(), "' has a shape but no data"));
     }
     if (feeds[i].dtype() == spec.dtype && feeds[i].shape() == spec.shape) continue;
-    return absl::InvalidArgumentError(absl::StrCat("Cannot feed value of shape ", feeds[i].shape().ToString(),
-                                                   " and dtype ", DTypeName(feeds[i].dtype()), " for Tensor '",
-                                                   feed_names_[i], "', which has shape ", spec.shape.ToString(),
-                                                   " and dtype ", DTypeName(spec.dtype)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("Cannot feed value of shape ", feeds[i].shape().ToString(), " and dtype ",
+                     DTypeName(feeds[i].dtype()), " for Tensor '", feeds_[i].name(), "', which has shape ",
+                     spec.shape.ToString(), " and dtype ", DTypeName(spec.dtype), feeds_[i].node->location().Suffix()));
   }
   return absl::OkStatus();
 }

@@ -53,7 +53,7 @@ class PreparedStep {
 
  private:
   friend class Session;
-  PreparedStep(SessionState& session, std::unique_ptr<Executable> executable, std::vector<std::string> feed_names,
+  PreparedStep(SessionState& session, std::unique_ptr<Executable> executable, std::vector<Output> feeds,
                std::vector<Tensor> fetched);
   absl::Status Check(absl::Span<const Tensor> feeds) const;
   absl::Status RunFed(absl::Span<const Tensor> feeds, StepTrace* trace);
@@ -63,7 +63,7 @@ class PreparedStep {
 
   SessionState& session_;
   std::unique_ptr<Executable> executable_;
-  std::vector<std::string> feed_names_;
+  const std::vector<Output> feeds_;
   std::vector<Tensor> fetched_;
   std::vector<std::pair<const Node*, VariableStorage*>> reads_, writes_;  // by variable
   bool exclusive_ = false;    // it writes variables, or needs the device threads or the session's streams

@@ -1,22 +1,32 @@
 #include "models/layers/metrics.h"
 
+#include <variant>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "ops/array.h"
 #include "ops/math.h"
 
 namespace belfry::models {
 
+void AddMetric(OpScope tower, absl::string_view name, Output figure) {
+  if (!figure.valid()) return tower.AddToCollection(kMetrics, figure);  // an error
+  tower.graph().AddToCollection(kMetrics, {absl::StrCat(tower.name(), name), figure});
+}
+
 absl::StatusOr<std::vector<TrainMetric>> TowerMetrics(const Scope& tower) {
   const std::vector<Output> losses = tower.graph().GetCollection(kLosses, tower.name());
   std::vector<TrainMetric> metrics;
-  for (const Output& metric : tower.graph().GetCollection(kMetrics, tower.name())) {
+  for (const CollectionItem& item : tower.graph().collection(kMetrics)) {
+    if (!InScope(item.path, tower.name()) || !std::holds_alternative<Output>(item.value)) continue;
+    const Output metric = std::get<Output>(item.value);
     if (losses.size() == 1 && losses[0] == metric) continue;
     if (metric.shape().rank() != 0 || !IsFloating(metric.dtype())) {
       return absl::InvalidArgumentError(absl::StrCat(metric.name(), " in the collection '", kMetrics, "' is ",
                                                      DTypeName(metric.dtype()), " ", metric.shape().ToString(),
                                                      "; expected a float scalar, such as an ops::Mean"));
     }
-    metrics.push_back({std::string(metric.node->name_in_tower()), metric});
+    metrics.push_back({std::string(absl::StripPrefix(item.path, tower.name())), metric});
   }
   return metrics;
 }

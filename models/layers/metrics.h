@@ -6,15 +6,18 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "framework/graph/scope.h"
 
 namespace belfry::models {
 
 // The collection of a tower's figures that the trainer shows beside the loss: floating-point scalars, each a mean over
 // the tower's examples or by the weight that its loss states (SetLossWeight), the same in number and order in each
-// tower. Scope::AddToCollection(kMetrics, figure) adds one. Its name is its node's, below the tower:
-// ops::Mean(tower.Named("error"), ...). The trainer refuses a name that another figure has, such as "loss".
+// tower. AddMetric adds one by its name, and Scope::AddToCollection(kMetrics, figure) one by the name of its node below
+// the tower. The trainer refuses a name that another figure has, such as "loss".
 inline constexpr char kMetrics[] = "metrics";
+// Adds a figure, which is shown under `name`: AddMetric(tower, "accuracy", Accuracy(tower, logits, labels)).
+void AddMetric(OpScope tower, absl::string_view name, Output figure);
 
 // A figure of a tower or of a step besides the loss.
 struct TrainMetric {

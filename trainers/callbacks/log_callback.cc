@@ -38,7 +38,7 @@ absl::Status LogCallback::CheckMetricNames(const TrainingState& state) const {
         "The metric '", name, "' of ",
         appended ? "TrainStep::metrics" : absl::StrCat("the collection '", models::kMetrics, "' (node ", node, ")"),
         " has the name of another figure of the metrics file, or one that begins with 'test_'; ",
-        appended ? "give it another" : "name its node otherwise: Scope::Named"));
+        appended ? "give it another" : "add it under another name: models::AddMetric"));
   }
   return absl::OkStatus();
 }

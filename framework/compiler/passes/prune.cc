@@ -40,7 +40,7 @@ absl::Status CheckRequest(const ProgramRequest& request) {
     if (!feed.shape().CompatibleWith(request.feed_shapes[i]) || !request.feed_shapes[i].known()) {
       return absl::InvalidArgumentError(absl::StrCat("Cannot feed value of shape ", request.feed_shapes[i].ToString(),
                                                      " for Tensor '", feed.name(), "', which has shape ",
-                                                     feed.shape().ToString()));
+                                                     feed.shape().ToString(), feed.node->location().Suffix()));
     }
   }
   for (const Output& fetch : request.fetches) RETURN_IF_ERROR(check(fetch, "fetch"));

@@ -16,9 +16,8 @@ namespace {
 using Json = nlohmann::json;
 
 absl::Status Refuse(const Node& node, absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("A saved model cannot contain '", node.name(), "' (op ", node.op().name, "), which ", why,
-                   node.location().known() ? absl::StrCat(" (", node.location().ToString(), ")") : ""));
+  return absl::InvalidArgumentError(absl::StrCat("A saved model cannot contain '", node.name(), "' (op ",
+                                                 node.op().name, "), which ", why, node.location().Suffix()));
 }
 
 bool Updates(const OpDef& op) {

@@ -86,7 +86,7 @@ TEST_F(ErrorsTest, TypeThatIsNotAllowed) {
 
 TEST_F(ErrorsTest, InputThatIsNotAllowed) {
   EXPECT_THAT(Error({ops::Const(root_, {1, 2}), n_}, Good()),
-              HasSubstr("does not support int32 for T, only float32, float64"));
+              HasSubstr("does not support int32 for 'x' and 'rest', only float32, float64"));
 }
 
 TEST_F(ErrorsTest, InputOfAFixedType) {
@@ -108,7 +108,7 @@ TEST_F(ErrorsTest, TooFewInputs) {
   EXPECT_THAT(Error({x_}, Good()), HasSubstr("needs at least 2 inputs, but was given 1"));
 }
 
-TEST_F(ErrorsTest, WhatTheShapeRuleSays) { EXPECT_THAT(Error({n_, n_}, Good()), HasSubstr("int32 for T")); }
+TEST_F(ErrorsTest, WhatTheShapeRuleSays) { EXPECT_THAT(Error({n_, n_}, Good()), HasSubstr("int32 for 'x'")); }
 
 TEST_F(ErrorsTest, WhatTheShapeRuleSaysOfRanks) {
   EXPECT_THAT(Error({ops::Const(root_, 1.0f), n_}, Good()), HasSubstr("x must be a vector"));

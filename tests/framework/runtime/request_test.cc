@@ -88,10 +88,12 @@ TEST_F(RequestTest, FedVariable) {
 }
 
 TEST_F(RequestTest, FedAnotherShape) {
+  const std::string line = x_.node->location().Suffix();
+  EXPECT_THAT(line, HasSubstr("request_test.cc:"));
   EXPECT_EQ(Error({{x_, Tensor::Of<float>({1, 2}, {1, 2})}}, {y_}),
-            "Cannot feed value of shape [1,2] for Tensor 'x:0', which has shape [?,3]");
+            "Cannot feed value of shape [1,2] for Tensor 'x:0', which has shape [?,3]" + line);
   EXPECT_EQ(Error({{x_, Tensor::Of<float>({1, 2, 3})}}, {y_}),
-            "Cannot feed value of shape [3] for Tensor 'x:0', which has shape [?,3]");
+            "Cannot feed value of shape [3] for Tensor 'x:0', which has shape [?,3]" + line);
   const auto step = session_->Prepare({{x_, {Shape::kUnknown, 3}}}, {y_});
   EXPECT_THAT(step.status().message(), HasSubstr("Cannot feed value of shape [?,3]"));
 }
@@ -99,7 +101,8 @@ TEST_F(RequestTest, FedAnotherShape) {
 TEST_F(RequestTest, FedAnotherDType) {
   EXPECT_EQ(Error({{x_, Tensor::Of<double>({1, 2, 3}, {1, 3})}}, {y_}),
             "Cannot feed value of shape [1,3] and dtype float64 for Tensor 'x:0', which has shape [?,3] and dtype "
-            "float32");
+            "float32" +
+                x_.node->location().Suffix());
 }
 
 TEST_F(RequestTest, WithoutAFeed) {

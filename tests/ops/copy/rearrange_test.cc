@@ -137,7 +137,7 @@ TEST_F(RearrangeTest, ErrorsSayWhatIsWrong) {
       "crop more elements than there are along axis 0");
   ExpectError([&](const Scope& s) { ops::Tile(s, x(s), {2}); }, "needs one multiple per axis of [2,6]");
   ExpectError([&](const Scope& s) { ops::BroadcastTo(s, x(s), {3, 6}); }, "cannot broadcast [2,6] to [3,6]");
-  ExpectError([&](const Scope& s) { ops::Gather(s, x(s), x(s)); }, "does not support float32 for Tindices");
+  ExpectError([&](const Scope& s) { ops::Gather(s, x(s), x(s)); }, "does not support float32 for 'indices'");
 }
 
 // Impossible extents are errors, even if their sums and products overflow.
