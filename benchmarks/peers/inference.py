@@ -8,9 +8,11 @@
 Each model is exported to ONNX; both sides then compute the same batch of random numbers (integers: below 10), must agree
 within 1e-4 of the largest output, and are timed in turn, each in a process of its own. Printed are medians [fastest ..
 slowest] of a call, the median ratio of the rounds, the time from the start of the process's work to the first answer,
-and the peak of its memory without pages of files.
+and the peak of its memory without pages of files. With --runners=N, N threads of a process compute at the same time, each
+with a runner or binding of its own on the one model, and the times are those of N calls divided by N.
 """
 import argparse
+import concurrent.futures
 import os
 import statistics
 import subprocess
@@ -25,7 +27,7 @@ BUILD = os.path.join(HERE, "..", "..", "build", "release")
 
 
 def belfry(model, threads, extents):
-    """Returns the names of the inputs and outputs, and a function that computes."""
+    """Returns a function that makes a runner: its inputs, its outputs, and a function that computes."""
     import ctypes
     import numpy
     sys.path.insert(0, os.path.join(HERE, "..", "..", "examples"))
@@ -43,22 +45,24 @@ def belfry(model, threads, extents):
     shapes = [(ctypes.c_int64 * t.rank)(*resolve(t.shape(), extents)) for t in inputs]
     pointers = (ctypes.POINTER(ctypes.c_int64) * len(shapes))(
         *(ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)) for shape in shapes))
-    runner = library.belfry_runner_create(handle, pointers, ctypes.byref(error))
-    if not runner:
-        sys.exit(error.value.decode())
 
     def array(tensor):
         bytes_of = (ctypes.c_char * tensor.bytes).from_address(tensor.data)
         return numpy.frombuffer(bytes_of, types[tensor.dtype]).reshape(tensor.shape())
 
-    fed = [array(t) for t in run_model.all_of(library.belfry_runner_input, runner)]
-    got = [array(t) for t in run_model.all_of(library.belfry_runner_output, runner)]
-
-    def compute():
-        if library.belfry_runner_run(runner, ctypes.byref(error)) != 0:
+    def make():
+        runner = library.belfry_runner_create(handle, pointers, ctypes.byref(error))
+        if not runner:
             sys.exit(error.value.decode())
 
-    return fed, got, compute
+        def compute():
+            if library.belfry_runner_run(runner, None) != 0:
+                sys.exit("a run failed")
+
+        return ([array(t) for t in run_model.all_of(library.belfry_runner_input, runner)],
+                [array(t) for t in run_model.all_of(library.belfry_runner_output, runner)], compute)
+
+    return make
 
 
 def onnxruntime(model, threads, extents):
@@ -70,23 +74,25 @@ def onnxruntime(model, threads, extents):
     options.inter_op_num_threads = 1
     session = ort.InferenceSession(model + ".onnx", options, providers=["CPUExecutionProvider"])
     types = {"tensor(float)": numpy.float32, "tensor(int32)": numpy.int32, "tensor(int64)": numpy.int64}
-    binding, fed, got = session.io_binding(), [], []
-    for value in session.get_inputs():
-        shape = resolve([-1 if isinstance(extent, str) else extent for extent in value.shape], extents)
-        fed.append(numpy.zeros(shape, types[value.type]))
-    for value, array in zip(session.get_inputs(), fed):
-        binding.bind_cpu_input(value.name, array)
-    for value in session.get_outputs():
-        binding.bind_output(value.name)
-
-    def compute():
-        session.run_with_iobinding(binding)
 
     class Outputs:
-        def __iter__(self):
-            return iter(binding.copy_outputs_to_cpu())
+        def __init__(self, binding):
+            self.binding = binding
 
-    return fed, Outputs(), compute
+        def __iter__(self):
+            return iter(self.binding.copy_outputs_to_cpu())
+
+    def make():
+        binding, fed = session.io_binding(), []
+        for value in session.get_inputs():
+            shape = resolve([-1 if isinstance(extent, str) else extent for extent in value.shape], extents)
+            fed.append(numpy.zeros(shape, types[value.type]))
+            binding.bind_cpu_input(value.name, fed[-1])
+        for value in session.get_outputs():
+            binding.bind_output(value.name)
+        return fed, Outputs(binding), lambda: session.run_with_iobinding(binding)
+
+    return make
 
 
 def resolve(shape, extents):
@@ -94,26 +100,35 @@ def resolve(shape, extents):
     return [extent if extent >= 0 else extents[min(i, 1)] for i, extent in enumerate(shape)]
 
 
-def serve(side, model, threads, extents):
+def serve(side, model, threads, runners, extents):
     """Computes when told to."""
     begin = time.perf_counter()
-    fed, got, compute = {"Belfry": belfry, "onnxruntime": onnxruntime}[side](model, threads, extents)
-    compute()
+    make = {"Belfry": belfry, "onnxruntime": onnxruntime}[side](model, threads, extents)
+    all_runners = [make()]
+    all_runners[0][2]()
     first = time.perf_counter() - begin
     import numpy
     import serving
-    random = numpy.random.default_rng(1)
-    for array in fed:
-        numbers = random.standard_normal(array.shape) if array.dtype.kind == "f" else random.integers(0, 10, array.shape)
-        array[...] = numbers
-    compute()
-    outputs = [float(x) for array in got for x in numpy.asarray(array, numpy.float64).ravel()[:100000]]
-    serving.answer({"first": first, "outputs": outputs}, compute, serving.peak)
+    all_runners += [make() for _ in range(runners - 1)]
+    for fed, _, compute in all_runners:
+        random = numpy.random.default_rng(1)
+        for array in fed:
+            numbers = random.standard_normal(array.shape) if array.dtype.kind == "f" else random.integers(0, 10, array.shape)
+            array[...] = numbers
+        compute()
+    outputs = [float(x) for array in all_runners[-1][1] for x in numpy.asarray(array, numpy.float64).ravel()[:100000]]
+    pool = concurrent.futures.ThreadPoolExecutor(runners)
+
+    def compute_all():
+        for done in [pool.submit(compute) for _, _, compute in all_runners]:
+            done.result()
+
+    serving.answer({"first": first, "outputs": outputs}, all_runners[0][2] if runners == 1 else compute_all, serving.peak)
 
 
-def compare(model, threads, arguments):
-    command = [sys.executable, __file__, model, f"--threads={threads}", f"--batch={arguments.batch}",
-               f"--length={arguments.length}"]
+def compare(model, threads, runners, arguments):
+    command = [sys.executable, __file__, model, f"--threads={threads}", f"--runners={runners}",
+               f"--batch={arguments.batch}", f"--length={arguments.length}"]
     with sides_of.Sides() as sides:
         for name in ("Belfry", "onnxruntime"):
             sides.append(sides_of.Side(name, [*command, f"--serve={name}"], threads, environment={}))
@@ -124,12 +139,12 @@ def compare(model, threads, arguments):
             sys.exit(f"{model}: outputs differ by {worst}, of up to {largest}")
         sides_of.run_in_turn(sides, arguments.rounds + 1, arguments.seconds, 1)  # the first one warms up
     for side in sides:
-        times = sorted(1e6 / rate for rate in side.rates[1:])
-        print(f"{os.path.basename(model):28} {threads} thread{'s' if threads > 1 else ' '}  {side.name:12}"
+        times = sorted(1e6 / rate / runners for rate in side.rates[1:])
+        print(f"{os.path.basename(model):28} {runners:2} x {threads} thread{'s' if threads > 1 else ' '}  {side.name:12}"
               f" {statistics.median(times):10.1f} us [{times[0]:.1f} .. {times[-1]:.1f}]"
               f"  first answer {1e3 * side.ready['first']:.1f} ms, {side.peak_bytes / 2**20:.0f} MiB")
     ratios = sorted(a / b for a, b in zip(sides[0].rates[1:], sides[1].rates[1:]))
-    print(f"{'':28} {'':10} times faster {statistics.median(ratios):10.2f}    [{ratios[0]:.2f} .. {ratios[-1]:.2f}];"
+    print(f"{'':28} {'':15} times faster {statistics.median(ratios):10.2f}    [{ratios[0]:.2f} .. {ratios[-1]:.2f}];"
           f" outputs differ by {worst / largest:.1e} of the largest", flush=True)
 
 
@@ -137,6 +152,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", help="saved models")
     parser.add_argument("--threads", default="1", help="such as 1,2")
+    parser.add_argument("--runners", default="1", help="such as 1,2,4,8,16,32")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--length", type=int, default=64, help="of sequences")
     parser.add_argument("--rounds", type=int, default=9)
@@ -144,7 +160,7 @@ def main():
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        return serve(arguments.serve, arguments.models[0], int(arguments.threads),
+        return serve(arguments.serve, arguments.models[0], int(arguments.threads), int(arguments.runners),
                      (arguments.batch, arguments.length))
     for model in arguments.models:
         with tempfile.TemporaryDirectory() as folder:
@@ -152,8 +168,9 @@ def main():
             os.symlink(os.path.abspath(model), copy)
             subprocess.run([os.path.join(BUILD, "bin", "export_onnx"), copy, "--output=" + copy + ".onnx"], check=True,
                            stdout=subprocess.DEVNULL)
-            for threads in arguments.threads.split(","):
-                compare(copy, int(threads), arguments)
+            for threads in map(int, arguments.threads.split(",")):
+                for runners in map(int, arguments.runners.split(",")):
+                    compare(copy, threads, runners, arguments)
 
 
 if __name__ == "__main__":

@@ -73,9 +73,9 @@ const belfry_tensor* belfry_model_input(const belfry_model* model, int index);
 const belfry_tensor* belfry_model_output(const belfry_model* model, int index);
 
 /* Prepares runs with inputs of these shapes: extents[i] are those of input i, as many as its rank. Takes milliseconds
- * to seconds; runs then allocate nothing. Besides the values in between, a runner holds the weights once more, in the
- * form in which they are read fastest, which may take more memory than in the file. Fails if a shape does not fit; the
- * message names the input. */
+ * to seconds; runs then allocate nothing. A runner holds the values in between. The weights, in the form in which they
+ * are read fastest, which may take more memory than in the file, are shared by the runners of one shape. Fails if a
+ * shape does not fit; the message names the input. */
 belfry_runner* belfry_runner_create(const belfry_model* model, const int64_t* const* extents, char** error);
 
 /* Does nothing with NULL. */

@@ -52,6 +52,8 @@ void Report(const absl::Status& status, char** error) {
 struct belfry_model {
   explicit belfry_model(belfry::DeviceSet opened) : devices(std::move(opened)) {}
 
+  // Not one for the process: a program that unloads the library gets its memory back.
+  const belfry::OpRegistry ops = belfry::ops::MakeInferenceOps();
   belfry::DeviceSet devices;
   std::unique_ptr<const belfry::SavedModel> model;
   Tensors inputs, outputs;
@@ -77,8 +79,7 @@ absl::StatusOr<std::unique_ptr<belfry_model>> Open(const std::string& path, int 
   ASSIGN_OR_RETURN(belfry::DeviceSet devices,
                    belfry::DeviceSet::Open("cpu:1", {.cpu_threads = threads, .ignore_launcher = true}));
   auto opened = std::make_unique<belfry_model>(std::move(devices));
-  static const auto* const ops = new belfry::OpRegistry(belfry::ops::MakeInferenceOps());
-  ASSIGN_OR_RETURN(belfry::SavedModel model, belfry::SavedModel::Open(path, *ops, opened->devices));
+  ASSIGN_OR_RETURN(belfry::SavedModel model, belfry::SavedModel::Open(path, opened->ops, opened->devices));
   opened->model = std::make_unique<const belfry::SavedModel>(std::move(model));
   opened->inputs = DescribeAll(opened->model->inputs());
   opened->outputs = DescribeAll(opened->model->outputs());
