@@ -12,7 +12,8 @@ run(${CMAKE_COMMAND} --install ${build_dir} --prefix ${prefix})
 function(build folder name)
   run(${CMAKE_COMMAND} -S ${folder} -B ${work_dir}/${name} -G ${generator}
       -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_CXX_COMPILER=${cxx} -D CMAKE_BUILD_TYPE=Release
-      "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wshadow -Werror" -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
+      "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wshadow -Werror" -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF
+      -D CMAKE_PROJECT_INCLUDE=${CMAKE_CURRENT_LIST_DIR}/share_header.cmake)
   run(${CMAKE_COMMAND} --build ${work_dir}/${name})
 endfunction()
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -66,9 +67,12 @@ std::string PtxOf(const std::string& source) {
   return ptx;
 }
 
-// The errors of one source, empty if there are none.
+// The errors of one source, empty if there are none. It is compiled for one of the cards, or for all with BELFRY_LONG.
 std::string Check(const std::string& source, std::atomic<size_t>& bytes) {
+  static const bool all = std::getenv("BELFRY_LONG") != nullptr;
+  size_t card = source.size();
   for (const auto& [major, minor] : kKernelCapabilities) {
+    if (!all && card++ % std::size(kKernelCapabilities) != 0) continue;
     const absl::StatusOr<std::string> cubin = CompileCubin(source, major, minor);
     if (!cubin.ok()) return absl::StrCat("sm_", major, minor, ": ", std::string(cubin.status().message()));
     bytes += cubin->size();
