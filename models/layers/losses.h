@@ -24,12 +24,13 @@ struct MixedLabels {
 // l is the cross-entropy. The weights have shape [N], for labels [N, ...].
 Output AddCrossEntropy(OpScope scope, Output logits, const MixedLabels& labels, double label_smoothing = 0);
 
-// States the weight of the tower's loss where it is not the number of its examples: what the
-// loss is divided by, as a mean over tokens is by the tokens that count, or one with class weights by the sum of these.
-// Then the towers' losses, gradients and metrics are averaged by it, and N towers compute what one would on the whole
-// batch: sum(w_i loss_i) / sum(w_i). `weight` is a number, a scalar of 0 or more; a tower of weight 0 takes no part,
-// and its loss may be NaN. `tower` is the scope that the model function is given. Every tower must call this, once. It
-// excludes synchronised batch normalisation, whose gradient weighs towers by their examples.
+// States the weight of the tower's loss where it is not the number of its examples: what the loss is divided by, as a
+// mean over tokens is by the tokens that count, or one with class weights by the sum of these. Then the towers' losses,
+// gradients and metrics are averaged by it, and N towers compute what one would on the whole batch: sum(w_i loss_i) /
+// sum(w_i). `weight` is a number, a scalar of 0 or more; a tower of weight 0 takes no part, and its loss may be NaN; a
+// step in which all weights are 0 is an error, before it updates a variable, so leave batches without labels out of the
+// data. `tower` is the scope that the model function is given. Every tower must call this, once. It excludes
+// synchronised batch normalisation, whose gradient weighs towers by their examples.
 void SetLossWeight(OpScope tower, Output weight);
 // The collection that it adds to.
 inline constexpr char kLossWeights[] = "loss_weights";
