@@ -12,7 +12,8 @@
  *
  * Errors. A function that takes `error` returns NULL or -1 if it fails. Unless `error` is NULL, *error is then a
  * message that says what was wrong and with which input or file; release it with belfry_free. Otherwise *error is left
- * as it was.
+ * as it was. NULL where a model, a runner, a path or extents are expected is an error as well; functions without
+ * `error` then return 0 or NULL.
  *
  * Threads. A model may be used by several threads at once, a runner by one at a time: make one for each thread.
  *

@@ -37,8 +37,11 @@ belfry_tensor Describe(const std::string& name, belfry::DType dtype, const belfr
   return {name.c_str(), static_cast<belfry_dtype>(dtype), shape.rank(), shape.dims().data(), nullptr, 0};
 }
 
-const belfry_tensor* At(const Tensors& tensors, int index) {
-  return index >= 0 && index < static_cast<int>(tensors.size()) ? &tensors[index] : nullptr;
+// `of`: the inputs or outputs of `owner`, which may be null.
+template <class Owner>
+const belfry_tensor* At(const Owner* owner, Tensors Owner::*of, int index) {
+  return owner != nullptr && index >= 0 && index < static_cast<int>((owner->*of).size()) ? &(owner->*of)[index]
+                                                                                         : nullptr;
 }
 
 void Report(const absl::Status& status, char** error) {
@@ -86,10 +89,16 @@ absl::StatusOr<std::unique_ptr<belfry_model>> Open(const std::string& path, int 
   return opened;
 }
 
-absl::StatusOr<std::unique_ptr<belfry_runner>> CreateRunner(const belfry_model& model, const int64_t* const* extents) {
+absl::StatusOr<std::unique_ptr<belfry_runner>> CreateRunner(const belfry_model* opened, const int64_t* const* extents) {
+  if (opened == nullptr) return absl::InvalidArgumentError("no model was given: it is NULL");
+  const belfry_model& model = *opened;
   auto runner = std::make_unique<belfry_runner>();
   std::vector<belfry::Shape> shapes;
   for (size_t i = 0; i < model.inputs.size(); ++i) {
+    const bool scalar = model.inputs[i].rank == 0;
+    if (extents == nullptr || (extents[i] == nullptr && !scalar)) {
+      return absl::InvalidArgumentError(absl::StrCat("no extents of input '", model.inputs[i].name, "' were given"));
+    }
     ASSIGN_OR_RETURN(shapes.emplace_back(),
                      belfry::Shape::Make({extents[i], static_cast<size_t>(model.inputs[i].rank)}));
   }
@@ -143,23 +152,37 @@ belfry_model* belfry_model_open(const char* path, int threads, char** error) {
 
 void belfry_model_close(belfry_model* model) { delete model; }
 
-int belfry_model_input_count(const belfry_model* model) { return static_cast<int>(model->inputs.size()); }
-int belfry_model_output_count(const belfry_model* model) { return static_cast<int>(model->outputs.size()); }
-const belfry_tensor* belfry_model_input(const belfry_model* model, int index) { return At(model->inputs, index); }
-const belfry_tensor* belfry_model_output(const belfry_model* model, int index) { return At(model->outputs, index); }
+int belfry_model_input_count(const belfry_model* model) {
+  return model == nullptr ? 0 : static_cast<int>(model->inputs.size());
+}
+int belfry_model_output_count(const belfry_model* model) {
+  return model == nullptr ? 0 : static_cast<int>(model->outputs.size());
+}
+const belfry_tensor* belfry_model_input(const belfry_model* model, int index) {
+  return At(model, &belfry_model::inputs, index);
+}
+const belfry_tensor* belfry_model_output(const belfry_model* model, int index) {
+  return At(model, &belfry_model::outputs, index);
+}
 
 belfry_runner* belfry_runner_create(const belfry_model* model, const int64_t* const* extents, char** error) {
-  return Release(WithoutExceptions("preparing a saved model", [&] { return CreateRunner(*model, extents); }), error);
+  return Release(WithoutExceptions("preparing a saved model", [&] { return CreateRunner(model, extents); }), error);
 }
 
 void belfry_runner_destroy(belfry_runner* runner) { delete runner; }
 
-const belfry_tensor* belfry_runner_input(const belfry_runner* runner, int index) { return At(runner->inputs, index); }
-const belfry_tensor* belfry_runner_output(const belfry_runner* runner, int index) { return At(runner->outputs, index); }
+const belfry_tensor* belfry_runner_input(const belfry_runner* runner, int index) {
+  return At(runner, &belfry_runner::inputs, index);
+}
+const belfry_tensor* belfry_runner_output(const belfry_runner* runner, int index) {
+  return At(runner, &belfry_runner::outputs, index);
+}
 
 int belfry_runner_run(belfry_runner* runner, char** error) {
-  const absl::Status status =
-      WithoutExceptions("running a saved model", [&] { return runner->step->Run(runner->feeds); });
+  const absl::Status status = WithoutExceptions("running a saved model", [&] {
+    return runner == nullptr ? absl::InvalidArgumentError("no runner was given: it is NULL")
+                             : runner->step->Run(runner->feeds);
+  });
   if (status.ok()) return 0;
   Report(status, error);
   return -1;

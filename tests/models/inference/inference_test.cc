@@ -84,6 +84,39 @@ TEST_F(InferenceTest, KnowsNoOtherIndices) {
   belfry_free(nullptr);
 }
 
+// A program in C passes on NULL where it has not looked at an error.
+TEST_F(InferenceTest, TakesNullForAnError) {
+  EXPECT_EQ(belfry_model_input_count(nullptr), 0);
+  EXPECT_EQ(belfry_model_output_count(nullptr), 0);
+  EXPECT_EQ(belfry_model_input(nullptr, 0), nullptr);
+  EXPECT_EQ(belfry_model_output(nullptr, 0), nullptr);
+  EXPECT_EQ(belfry_runner_input(nullptr, 0), nullptr);
+  EXPECT_EQ(belfry_runner_output(nullptr, 0), nullptr);
+  const auto message_of = [](const auto& fails) {
+    char* error = nullptr;
+    EXPECT_TRUE(fails(&error));
+    const std::string message = error == nullptr ? "" : error;
+    belfry_free(error);
+    return message;
+  };
+  belfry_model* const model = belfry_model_open(kMlp, 1, nullptr);
+  ASSERT_NE(model, nullptr);
+  const int64_t row[] = {1, 3};
+  const int64_t* const whole[] = {row};
+  const int64_t* const none[] = {nullptr};
+  const auto create = [&](const belfry_model* of, const int64_t* const* extents) {
+    return message_of([=](char** error) { return belfry_runner_create(of, extents, error) == nullptr; });
+  };
+  EXPECT_EQ(create(nullptr, whole), "no model was given: it is NULL");
+  EXPECT_EQ(create(model, nullptr), "no extents of input 'x' were given");
+  EXPECT_EQ(create(model, none), "no extents of input 'x' were given");
+  EXPECT_EQ(message_of([](char** error) { return belfry_runner_run(nullptr, error) == -1; }),
+            "no runner was given: it is NULL");
+  EXPECT_NE(message_of([](char** error) { return belfry_model_open(nullptr, 1, error) == nullptr; }), "");
+  EXPECT_EQ(belfry_runner_run(nullptr, nullptr), -1);
+  belfry_model_close(model);
+}
+
 TEST_F(InferenceTest, ComputesWhatAFileOfVersion1Says) {
   const std::string bytes = ReadFile(kMlp);
   ASSERT_NE(bytes.find("\\\"version\\\":1"), std::string::npos);
