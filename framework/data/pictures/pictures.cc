@@ -48,6 +48,20 @@ int ShrinkFor(const PictureBox& box, const PictureOptions& options) {
   return 1;
 }
 
+// The place of `box`, of the whole picture, in one that was made smaller while it was decoded. A pixel is the mean of
+// shrink x shrink stored ones, to which libjpeg adds up to a whole number at the right and at the bottom; in an upright
+// picture these may be at the left and at the top.
+PictureBox Shrunk(const PictureBox& box, const io::PictureHeader& header, int shrink) {
+  const double by = 1.0 / shrink;
+  const auto added = [&](int64_t extent) {
+    return std::ceil(static_cast<double>(extent) * by) - static_cast<double>(extent) * by;
+  };
+  const int turned = header.orientation;
+  const double down = turned == 3 || turned == 4 || turned >= 7 ? added(header.height) : 0;
+  const double across = turned == 2 || turned == 3 || turned == 6 || turned == 7 ? added(header.width) : 0;
+  return {box.top * by + down, box.left * by + across, box.bottom * by + down, box.right * by + across};
+}
+
 Field PictureField(const std::string& name, const PictureOptions& options, bool mask) {
   return {.name = name, .dtype = DType::kUInt8, .shape = {options.height, options.width, mask ? 1 : options.channels}};
 }
@@ -170,6 +184,7 @@ class PictureDataset final : public Dataset {
     const int channels = Channels(column);
     io::Picture decoded;
     io::Pixels picture;
+    PictureBox box = view.box;
     if (source.cached.has_value()) {
       picture = *source.cached;
     } else {
@@ -178,12 +193,8 @@ class PictureDataset final : public Dataset {
                                                   {.channels = channels, .shrink = shrink, .numbers = column.mask}));
       picture = decoded;
       if (cache_ != nullptr) cache_->Add(source.number, picture);
+      if (source.header.format == io::PictureHeader::Format::kJpeg) box = Shrunk(view.box, source.header, shrink);
     }
-    const double down = static_cast<double>(picture.height) / static_cast<double>(source.height);
-    const double across = static_cast<double>(picture.width) / static_cast<double>(source.width);
-    const PictureBox box{view.box.top * down, view.box.left * across,
-                         std::min(view.box.bottom * down, static_cast<double>(picture.height)),
-                         std::min(view.box.right * across, static_cast<double>(picture.width))};
     ResizeScratch scratch;
     const Resampling how = column.mask ? Resampling::kNearest : Resampling::kBilinear;
     ResizePicture(picture, box, options_.height, options_.width, how, to, scratch);

@@ -117,6 +117,40 @@ TEST_F(PicturesTest, ResizesAsTheAreaOfEachPixelSays) {
   }
 }
 
+// libjpeg makes a picture smaller in whole blocks, beyond its edge: the sizes are no multiples of 8, and the result is
+// that of the whole picture. A smooth ramp with a bright line, whose place shows shifts of a tenth of a pixel.
+TEST_F(PicturesTest, SmallerDecodingMovesNothing) {
+  constexpr int kHeight = 801, kWidth = 1033;
+  const auto pixel = [](int y, int x) {
+    const bool line = std::abs(x - 911) < 6 || std::abs(y - 95) < 6;
+    return static_cast<uint8_t>(line ? 250 : 40 + (x * 60) / kWidth + (y * 60) / kHeight);
+  };
+  std::vector<uint8_t> pixels;
+  for (int y = 0; y < kHeight; ++y) {
+    for (int x = 0; x < kWidth; ++x) pixels.push_back(pixel(y, x));
+  }
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    SCOPED_TRACE(orientation);
+    const std::string bytes =
+        EncodeAnyJpeg(pixels, kHeight, kWidth, {.channels = 1, .quality = 100, .orientation = orientation});
+    Write("a/1.jpg", bytes);
+    ASSERT_OK_AND_ASSIGN(const io::Picture whole, io::DecodePicture(bytes, {.channels = 1}));
+    for (const int64_t size : {90, 150, 300}) {  // decoded at an eighth, a quarter and a half
+      ASSERT_OK_AND_ASSIGN(const auto dataset, OpenImages(path(), {.height = size, .width = size, .channels = 1}));
+      ASSERT_OK_AND_ASSIGN(const std::vector<Tensor> example, ReadExample(*dataset, 0));
+      const PictureBox box = DrawView({.height = size, .width = size}, whole.height, whole.width, 0, std::nullopt).box;
+      std::vector<uint8_t> expected(static_cast<size_t>(size * size));
+      ResizeScratch scratch;
+      ResizePicture(whole, box, size, size, Resampling::kBilinear, expected.data(), scratch);
+      int largest = 0;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        largest = std::max(largest, std::abs(example[0].data<uint8_t>()[i] - expected[i]));
+      }
+      EXPECT_LE(largest, 32) << size;
+    }
+  }
+}
+
 TEST_F(PicturesTest, TakesTheMiddle) {
   const PictureOptions options{.height = 10, .width = 20, .central = 0.5};
   const PictureBox box = DrawView(options, 100, 100, 0, std::nullopt).box;
