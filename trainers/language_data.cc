@@ -106,28 +106,6 @@ absl::StatusOr<std::vector<int32_t>> ParsePrompt(const LanguageData& data, const
 
 namespace {
 
-// The bytes of the character of UTF-8 that `text` begins with; 0 if it begins with none, or with a control character
-// other than a line's end and a tab. A terminal would obey those, U+0080 to U+009F among them.
-size_t LengthOfCharacter(absl::string_view text) {
-  const auto [code, size] = io::FirstUtf8(text);
-  const bool control = code < 0x20 || (0x7F <= code && code < 0xA0);
-  return control && code != '\n' && code != '\t' ? 0 : size;
-}
-
-std::string Printable(absl::string_view bytes) {
-  std::string text;
-  while (!bytes.empty()) {
-    const size_t length = LengthOfCharacter(bytes);
-    if (length > 0) {
-      absl::StrAppend(&text, bytes.substr(0, length));
-    } else {
-      absl::StrAppendFormat(&text, "\\x%02x", static_cast<unsigned char>(bytes[0]));
-    }
-    bytes.remove_prefix(std::max<size_t>(length, 1));
-  }
-  return text;
-}
-
 // The bytes at the end of a text that may be the beginning of a character: up to 3.
 size_t BeginningOfCharacter(absl::string_view text) {
   for (size_t size = 1; size <= std::min<size_t>(3, text.size()); ++size) {
@@ -153,7 +131,7 @@ std::string BytesOf(const LanguageData& data, absl::Span<const int32_t> tokens) 
 }  // namespace
 
 std::string TokensText(const LanguageData& data, absl::Span<const int32_t> tokens) {
-  return PrintsNumbers(data) ? absl::StrJoin(tokens, " ") : Printable(BytesOf(data, tokens));
+  return PrintsNumbers(data) ? absl::StrJoin(tokens, " ") : io::Printable(BytesOf(data, tokens));
 }
 
 std::string TextPrinter::Add(absl::Span<const int32_t> tokens) {
@@ -162,11 +140,11 @@ std::string TextPrinter::Add(absl::Span<const int32_t> tokens) {
   if (PrintsNumbers(data_)) return absl::StrCat(first ? "" : " ", absl::StrJoin(tokens, " "));
   absl::StrAppend(&held_, BytesOf(data_, tokens));
   const size_t whole = held_.size() - BeginningOfCharacter(held_);
-  std::string text = Printable(absl::string_view(held_).substr(0, whole));
+  std::string text = io::Printable(absl::string_view(held_).substr(0, whole));
   held_.erase(0, whole);
   return text;
 }
 
-std::string TextPrinter::Finish() { return Printable(std::exchange(held_, "")); }
+std::string TextPrinter::Finish() { return io::Printable(std::exchange(held_, "")); }
 
 }  // namespace belfry::trainers

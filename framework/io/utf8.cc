@@ -1,6 +1,18 @@
 #include "framework/io/utf8.h"
 
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
 namespace belfry::io {
+namespace {
+
+// Private characters, one for each byte that is not ASCII, from which it is found by subtraction.
+constexpr uint32_t kEscapes = 0xEF00;
+bool IsEscape(uint32_t code) { return kEscapes + 0x80 <= code && code <= kEscapes + 0xFF; }
+
+}  // namespace
 
 Utf8Character FirstUtf8(absl::string_view text) {
   if (text.empty()) return {};
@@ -37,6 +49,49 @@ void AppendUtf8(uint32_t code, std::string& text) {
     follow(6);
     follow(0);
   }
+}
+
+std::string EscapeBytes(absl::string_view bytes) {
+  std::string text;
+  while (!bytes.empty()) {
+    const auto [code, size] = FirstUtf8(bytes);
+    const bool kept = size > 0 && !IsEscape(code);
+    AppendUtf8(kept ? code : kEscapes + static_cast<unsigned char>(bytes[0]), text);
+    bytes.remove_prefix(kept ? size : 1);
+  }
+  return text;
+}
+
+std::string UnescapeBytes(absl::string_view text) {
+  std::string bytes;
+  while (!text.empty()) {
+    const auto [code, size] = FirstUtf8(text);
+    const size_t taken = std::max<size_t>(size, 1);
+    if (IsEscape(code)) {
+      bytes.push_back(static_cast<char>(code - kEscapes));
+    } else {
+      absl::StrAppend(&bytes, text.substr(0, taken));
+    }
+    text.remove_prefix(taken);
+  }
+  return bytes;
+}
+
+std::string Printable(absl::string_view bytes) {
+  std::string text;
+  while (!bytes.empty()) {
+    const auto [code, size] = FirstUtf8(bytes);
+    const bool control = code < 0x20 || (0x7F <= code && code < 0xA0);
+    const bool shown = size > 0 && (!control || code == '\n' || code == '\t');
+    const size_t taken = shown ? size : 1;
+    if (shown) {
+      absl::StrAppend(&text, bytes.substr(0, taken));
+    } else {
+      absl::StrAppendFormat(&text, "\\x%02x", static_cast<unsigned char>(bytes[0]));
+    }
+    bytes.remove_prefix(taken);
+  }
+  return text;
 }
 
 }  // namespace belfry::io

@@ -108,9 +108,10 @@ absl::Status ReadReport(const std::string& path, ReplayedSteps& steps) {
     ReplayedState& state = steps.states[NumberIn(line, "steps")];
     if (line.contains("loss") && line["loss"].is_number()) state.loss = line["loss"];
     state.weights = StringIn(line, "weights");
-    const Json tensors = line.value("tensors", Json::object());
-    for (const auto& [name, tensor] : tensors.items()) {
-      if (tensor.is_string()) state.tensors[name] = tensor.get<std::string>();
+    const auto tensors = line.find("tensors");
+    if (tensors == line.end() || !tensors->is_object()) continue;
+    for (const auto& [name, tensor] : tensors->items()) {
+      if (tensor.is_string()) state.tensors[io::UnescapeBytes(name)] = BytesOf(tensor);
     }
   }
   // Nodes of a plan are in such an order; the devices of a step write at the same time.

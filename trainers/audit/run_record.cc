@@ -19,7 +19,7 @@ std::vector<std::string> StringsIn(const Json& object, const char* name) {
   std::vector<std::string> strings;
   const auto found = object.find(name);
   if (found == object.end() || !found->is_array()) return strings;
-  for (const Json& element : *found) strings.push_back(element.is_string() ? element.get<std::string>() : "");
+  for (const Json& element : *found) strings.push_back(BytesOf(element));
   return strings;
 }
 
@@ -35,7 +35,7 @@ RecordedStart StartIn(const Json& record, int64_t step) {
   const auto settings = record.find("settings");
   if (settings == record.end() || !settings->is_object()) return start;
   for (const auto& [name, value] : settings->items()) {
-    if (value.is_string()) start.settings[name] = value.get<std::string>();
+    if (value.is_string()) start.settings[io::UnescapeBytes(name)] = BytesOf(value);
   }
   return start;
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/string_view.h"
+#include "framework/io/utf8.h"
 
 namespace belfry::trainers {
 
@@ -18,10 +19,14 @@ inline Json ParseObject(absl::string_view text) {
   return json.is_object() ? json : Json::object();
 }
 
-// The member of that name; `otherwise` if there is none, or one of another type.
-inline std::string StringIn(const Json& object, const char* name, absl::string_view otherwise = "") {
+// The bytes that ObjectText::Add was given; "" if the value is no string.
+inline std::string BytesOf(const Json& value) {
+  return value.is_string() ? io::UnescapeBytes(value.get_ref<const std::string&>()) : "";
+}
+// The member of that name; "", or `otherwise`, if there is none, or one of another type.
+inline std::string StringIn(const Json& object, const char* name) {
   const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string(otherwise);
+  return found != object.end() ? BytesOf(*found) : "";
 }
 inline int64_t NumberIn(const Json& object, const char* name, int64_t otherwise = -1) {
   const auto found = object.find(name);

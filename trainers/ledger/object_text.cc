@@ -9,9 +9,7 @@
 namespace belfry::trainers {
 namespace {
 
-std::string Quoted(absl::string_view value) {
-  return Json(std::string(value)).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-}
+std::string Quoted(absl::string_view value) { return Json(io::EscapeBytes(value)).dump(); }
 
 }  // namespace
 

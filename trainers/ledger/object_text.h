@@ -14,7 +14,7 @@ namespace belfry::trainers {
 // ends the program if there is none.
 class ObjectText {
  public:
-  // Bytes that are not UTF-8, as in names of files, are replaced.
+  // Bytes that are not UTF-8, as in names of files, are escaped: io::EscapeBytes.
   ObjectText& Add(absl::string_view name, absl::string_view value);
   ObjectText& Add(absl::string_view name, int64_t value);
   ObjectText& Add(absl::string_view name, double value);  // null unless it is finite

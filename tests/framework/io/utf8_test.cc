@@ -28,5 +28,27 @@ TEST(Utf8, RefusesWhatIsNone) {
   }
 }
 
+TEST(EscapeBytes, KeepsAnyBytes) {
+  EXPECT_EQ(EscapeBytes("caf\xC3\xA9/\n"), "caf\xC3\xA9/\n");
+  // U+EFFF, which stands for the byte; and the three bytes of U+EF80, which would stand for another one.
+  EXPECT_EQ(EscapeBytes("c\xFF"), "c\xEE\xBF\xBF");
+  EXPECT_EQ(EscapeBytes("\xEE\xBE\x80"), "\xEE\xBF\xAE\xEE\xBE\xBE\xEE\xBE\x80");
+  for (int turn = 0; turn < 10'000; ++turn) {
+    std::string bytes(TestRandom()() % 12, '\0');
+    for (char& byte : bytes)
+      byte = static_cast<char>(TestRandom()() % 3 == 0 ? 0xEE - TestRandom()() % 2 * 0x2F : TestRandom()());
+    const std::string text = EscapeBytes(bytes);
+    for (absl::string_view rest = text; !rest.empty(); rest.remove_prefix(FirstUtf8(rest).size)) {
+      ASSERT_GT(FirstUtf8(rest).size, 0u);
+    }
+    ASSERT_EQ(UnescapeBytes(text), bytes);
+  }
+}
+
+TEST(Printable, ShowsWhatATerminalWouldObey) {
+  EXPECT_EQ(Printable("a\tb\nc \xC3\xA9"), "a\tb\nc \xC3\xA9");
+  EXPECT_EQ(Printable("\x1B[2J\r\x7F\xC2\x9B\xFF"), "\\x1b[2J\\x0d\\x7f\\xc2\\x9b\\xff");
+}
+
 }  // namespace
 }  // namespace belfry::io

@@ -1,7 +1,10 @@
 // Runs of a small program, checked, repeated and compared as the program `audit` does it.
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,7 +14,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/io/checkpoint_directory.h"
 #include "framework/io/file.h"
 #include "framework/io/safetensors.h"
 #include "framework/runtime/session.h"
@@ -306,6 +311,18 @@ TEST_F(Audit, DoesNotCallRunsTheSameThatHaveNoCheckpointInCommon) {
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("--checkpoint_every"));
   EXPECT_EQ(replayer.runs(), 0);
+}
+
+TEST_F(Audit, KeepsPathsOfAnyBytes) {
+  const std::string data = File("c\xFF\x1B.txt");
+  Write(data, "7");
+  Train("run", absl::StrCat("--steps=20 --checkpoint_every=10 '--data=", data, "'"));
+  const RunRecord run = Record("run");
+  EXPECT_THAT(run.data, ElementsAre(::testing::Key(data)));
+  EXPECT_THAT(run.starts[0].arguments, ::testing::Contains(absl::StrCat("--data=", data)));
+  EXPECT_THAT(Check("run").problems, IsEmpty());
+  Replayer replayer({});
+  EXPECT_TRUE(ValueOf(ReplayAround(run, 15, replayer)).same);
 }
 
 }  // namespace
