@@ -14,6 +14,7 @@
 #include "framework/base/status.h"
 #include "framework/compiler/eager.h"
 #include "framework/io/file.h"
+#include "framework/io/json_impl.h"
 #include "ops/builtin_ops.h"
 
 namespace belfry::models {
@@ -156,7 +157,7 @@ absl::StatusOr<std::vector<io::NamedTensor>> ReadWeightFiles(const std::string& 
   if (!absl::EndsWith(path, ".json")) return io::ReadSafetensors(path);
   constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 26;
   ASSIGN_OR_RETURN(const std::string text, io::ReadFile(path, kMaxIndexBytes));
-  const auto index = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json index = io::ParseJson(text);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is no index of weights: it has no \"weight_map\""));
   }

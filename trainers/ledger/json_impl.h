@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/string_view.h"
+#include "framework/io/json_impl.h"
 #include "framework/io/utf8.h"
 
 namespace belfry::trainers {
@@ -15,8 +17,8 @@ using Json = nlohmann::json;
 
 // The object in `text`; an empty one if that is not an object.
 inline Json ParseObject(absl::string_view text) {
-  Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  return json.is_object() ? json : Json::object();
+  Json json = io::ParseJson(text);
+  return json.is_object() ? std::move(json) : Json::object();
 }
 
 // The bytes that ObjectText::Add was given; "" if the value is no string.

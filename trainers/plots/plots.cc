@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "framework/base/status.h"
 #include "framework/io/file.h"
+#include "framework/io/json_impl.h"
 
 namespace belfry::trainers {
 
@@ -32,7 +33,7 @@ constexpr char kMetricsFile[] = "metrics.jsonl";
 // A JSON value, discarded if the text is none. NaN and infinities, which other writers emit although JSON has no such
 // numbers, are null.
 nlohmann::json Parse(absl::string_view text) {
-  nlohmann::json value = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  nlohmann::json value = io::ParseJson(text);
   if (!value.is_discarded()) return value;
   std::vector<std::pair<std::string, std::string>> nulls;
   for (const char* before : {" ", ":", ",", "["}) {
@@ -40,7 +41,7 @@ nlohmann::json Parse(absl::string_view text) {
       nulls.emplace_back(absl::StrCat(before, word), absl::StrCat(before, "null"));
     }
   }
-  return nlohmann::json::parse(absl::StrReplaceAll(text, nulls), nullptr, /*allow_exceptions=*/false);
+  return io::ParseJson(absl::StrReplaceAll(text, nulls));
 }
 
 absl::Status AddLine(absl::string_view line, RunMetrics& run) {

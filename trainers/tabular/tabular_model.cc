@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "framework/io/json_impl.h"
 #include "models/layers/losses.h"
 #include "models/networks/wide_deep.h"
 #include "ops/array.h"
@@ -96,8 +97,7 @@ void PutModel(const TableModel& model, io::Metadata& metadata) {
 
 absl::StatusOr<TableModel> TakeModel(const io::Metadata& metadata) {
   const auto text = metadata.find(kModelKey);
-  const nlohmann::json json =
-      text == metadata.end() ? nlohmann::json() : nlohmann::json::parse(text->second, nullptr, false);
+  const nlohmann::json json = text == metadata.end() ? nlohmann::json() : io::ParseJson(text->second);
   bool whole = json.is_object() && json.contains("wide") && json["wide"].is_boolean() && json.contains("hidden") &&
                json["hidden"].is_array() && json.contains("embedding") && json["embedding"].is_number_unsigned();
   TableModel model{.hidden = {}};

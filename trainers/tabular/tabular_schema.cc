@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/io/json_impl.h"
 #include "trainers/tabular/tabular_data.h"
 
 namespace belfry::trainers {
@@ -27,7 +28,7 @@ bool FromJson(const nlohmann::json& json, NumberScale& scale) {
 
 // The parts of the schema beside the columns.
 bool FromText(const std::string& text, TableSchema& schema) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = io::ParseJson(text);
   if (!json.is_object() || !json.contains("task") || !json.contains("numbers") || !json["numbers"].is_array()) {
     return false;
   }

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/status.h"
+#include "framework/io/json_impl.h"
 
 namespace belfry::data {
 namespace {
@@ -65,7 +66,7 @@ std::string ToText(const Column& column) {
 }
 
 std::optional<Column> FromJson(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = io::ParseJson(text);
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string() || !json.contains("type") ||
       !json["type"].is_string()) {
     return std::nullopt;

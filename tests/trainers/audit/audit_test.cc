@@ -325,5 +325,12 @@ TEST_F(Audit, KeepsPathsOfAnyBytes) {
   EXPECT_TRUE(ValueOf(ReplayAround(run, 15, replayer)).same);
 }
 
+TEST_F(Audit, TakesDeepNesting) {
+  const std::string deep = std::string(300'000, '[') + std::string(300'000, ']');
+  const RunRecord run =
+      ParseRun("run", ParseChain(absl::StrCat("{\"record\":", deep, ",\"hash\":\"", std::string(32, '0'), "\"}\n")));
+  EXPECT_EQ(run.damage.size(), 1u);
+}
+
 }  // namespace
 }  // namespace belfry::trainers
