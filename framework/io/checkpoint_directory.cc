@@ -85,6 +85,16 @@ void Remove(const std::string& path) {
 
 }  // namespace
 
+absl::StatusOr<std::string> FindBest(const std::string& folder) {
+  ASSIGN_OR_RETURN(std::vector<CheckpointFile> files, ListCheckpoints(folder));
+  const std::optional<int64_t> last = StepOfName(fs::path(FollowLink(folder, kLatest)).filename().string());
+  std::stable_partition(files.begin(), files.end(), [&](const CheckpointFile& file) { return file.step > last; });
+  std::vector<Kept> all;
+  for (const CheckpointFile& file : files) all.push_back({file, ReadMetric(file.path)});
+  const std::vector<size_t> best = ByMetric(all);
+  return best.empty() ? "" : all[best[0]].file.path;
+}
+
 absl::StatusOr<CheckpointDirectory> CheckpointDirectory::Open(const std::string& folder,
                                                               const CheckpointDirectoryOptions& options) {
   if (folder.empty()) return absl::InvalidArgumentError("The name of the checkpoint folder is empty");

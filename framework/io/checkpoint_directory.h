@@ -56,6 +56,10 @@ absl::StatusOr<Checkpoint> LoadBestCheckpoint(const std::string& folder);
 // Loads the checkpoint of one step. The NotFound error lists the steps there are.
 absl::StatusOr<Checkpoint> LoadCheckpointOfStep(const std::string& folder, int64_t step);
 
+// The path of the checkpoint that CheckpointDirectory::Save, after that of "latest", points "best" to, by the metrics
+// in the files; "" if none has one. Errors: those of ListCheckpoints.
+absl::StatusOr<std::string> FindBest(const std::string& folder);
+
 struct CheckpointDirectoryOptions {
   int keep_latest = 5;  // number of latest checkpoints to keep; at least 1
   int keep_best = 1;    // number of best checkpoints (of those with a metric) to keep besides these

@@ -43,20 +43,26 @@ void CheckUnrecorded(const io::CheckpointFile& file, const RunRecord& run, Check
   }
 }
 
-void CheckCheckpoint(const io::CheckpointFile& file, const RunRecord& run, CheckedRun& checked) {
+// Its name tells it from another spelling of the same step.
+bool IsRecorded(const io::CheckpointFile& file, const RunRecord& run) {
   const auto found = run.checkpoints.find(file.step);
-  if (found == run.checkpoints.end()) {
+  return found != run.checkpoints.end() && found->second.file == fs::path(file.path).filename();
+}
+
+void CheckCheckpoint(const io::CheckpointFile& file, const RunRecord& run, CheckedRun& checked) {
+  if (!IsRecorded(file, run)) {
     CheckUnrecorded(file, run, checked);
   } else {
+    const RecordedCheckpoint& recorded = run.checkpoints.at(file.step);
     const absl::StatusOr<std::string> header = HeaderDigest(file.path);
     if (!header.ok()) {
       checked.problems.emplace_back(header.status().message());
       return;
     }
-    if (*header != found->second.header) {
+    if (*header != recorded.header) {
       checked.problems.push_back(absl::StrCat(file.path,
                                               ": the header, which has the checksums of the tensors, is not ",
-                                              "the one of line ", found->second.line, " of ", kChainFile));
+                                              "the one of line ", recorded.line, " of ", kChainFile));
       return;
     }
   }
@@ -70,14 +76,37 @@ std::string Summary(int64_t there, int64_t unrecorded, int64_t recorded) {
                       unrecorded == 0 ? "" : absl::StrCat(", ", unrecorded, " without a record"));
 }
 
+// The link `name` must lead to the checkpoint of that name; a copy of it will do.
+void CheckLink(const std::string& folder, const char* name, const std::string& expected, absl::string_view why,
+               CheckedRun& checked) {
+  std::error_code error;
+  const fs::path link = fs::path(folder) / name, target = fs::read_symlink(link, error).filename();
+  const absl::StatusOr<std::string> copy = HeaderDigest(link.string());
+  if (!error ? target == expected : copy.ok() && copy == HeaderDigest((fs::path(folder) / expected).string())) return;
+  checked.problems.push_back(absl::StrCat(link.string(), error ? ": does not lead to a checkpoint" : ": leads to ",
+                                          target.string(), ", but ", expected, why));
+}
+
+// Where the last checkpoint has no record yet, its links may not have been made either.
+void CheckLinks(const std::string& folder, const RunRecord& run, CheckedRun& checked) {
+  if (run.last_checkpoint < 0 || run.last_checkpoint != run.last_save) return;
+  const RecordedCheckpoint& last = run.checkpoints.at(run.last_checkpoint);
+  CheckLink(folder, "latest", last.file, absl::StrCat(" is the last one (line ", last.line, " of ", kChainFile, ")"),
+            checked);
+  const absl::StatusOr<std::string> best = io::FindBest(folder);
+  if (best.ok() && !best->empty())
+    CheckLink(folder, "best", fs::path(*best).filename(), " has the best metric", checked);
+}
+
 // Returns a summary of them.
 std::string CheckCheckpoints(const RunRecord& run, CheckedRun& checked) {
   const absl::StatusOr<std::vector<io::CheckpointFile>> files = io::ListCheckpoints(CheckpointFolder(run.directory));
+  const size_t problems = checked.problems.size();
   if (!files.ok() && !absl::IsNotFound(files.status())) checked.problems.emplace_back(files.status().message());
   const std::vector<io::CheckpointFile> there = files.ok() ? *files : std::vector<io::CheckpointFile>();
   for (const io::CheckpointFile& file : there) CheckCheckpoint(file, run, checked);
   const auto unrecorded =
-      std::count_if(there.begin(), there.end(), [&](const auto& file) { return !run.checkpoints.contains(file.step); });
+      std::count_if(there.begin(), there.end(), [&](const auto& file) { return !IsRecorded(file, run); });
   const std::string summary = Summary(static_cast<int64_t>(there.size()), static_cast<int64_t>(unrecorded),
                                       static_cast<int64_t>(run.checkpoints.size()));
   if (run.checkpoints.empty()) return summary;
@@ -88,34 +117,20 @@ std::string CheckCheckpoints(const RunRecord& run, CheckedRun& checked) {
                                             ": the last checkpoint that the chain records (line ", last.line,
                                             ") is not there"));
   }
+  if (checked.problems.size() == problems) CheckLinks(CheckpointFolder(run.directory), run, checked);
   return summary;
 }
 
-int64_t LinesBefore(absl::string_view text, size_t offset) {
-  return std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n');
-}
-
 // One log: the parts that were recorded one after the other.
-void CheckLog(const std::string& path, const std::string& name, const std::vector<RecordedBytes>& parts,
-              const RunRecord& run, CheckedRun& checked) {
+void CheckLog(const std::string& path, const std::vector<RecordedBytes>& parts, const RunRecord& run,
+              CheckedRun& checked) {
   const absl::StatusOr<std::string> text = io::ReadFile(path, kAnySize);
   if (!text.ok()) {
     checked.problems.emplace_back(text.status().message());
     return;
   }
-  for (const RecordedBytes& part : parts) {
-    const bool there = part.begin <= part.end && part.end <= text->size();
-    if (there && io::DigestText(absl::string_view(*text).substr(part.begin, part.end - part.begin)) == part.digest) {
-      continue;
-    }
-    std::string where = absl::StrCat("bytes ", part.begin, " to ", part.end);
-    if (there && name == "metrics.jsonl") {
-      const int64_t first = LinesBefore(*text, part.begin) + 1, last = LinesBefore(*text, part.end);
-      where = absl::StrCat("lines ", first, " to ", std::max(first, last), " (", where, ")");
-    }
-    checked.problems.push_back(absl::StrCat(path, ", ", where, ": not as they were when step ", part.step,
-                                            " was done (line ", part.line, " of ", kChainFile, ")"));
-  }
+  const std::vector<std::string> changed = ChangedParts(path, *text, parts);
+  checked.problems.insert(checked.problems.end(), changed.begin(), changed.end());
   const uint64_t end = parts.empty() ? 0 : parts.back().end;
   if (text->size() <= end) return;
   const std::string more = absl::StrCat(path, ": the chain has no record of the last ", text->size() - end, " bytes");
@@ -161,13 +176,14 @@ void CheckBatches(const RunRecord& run, CheckedRun& checked) {
 CheckedRun CheckRun(const RunRecord& run) {
   CheckedRun checked;
   checked.problems = run.damage;
+  checked.problems.insert(checked.problems.end(), run.found.begin(), run.found.end());
   checked.notes = run.notes;
   if (run.starts.empty()) checked.problems.push_back(absl::StrCat(kChainFile, ": it has no record of a start"));
   if (!run.ended) checked.notes.push_back("the run goes on, or was killed: the chain has no record of its end");
   CheckBatches(run, checked);
   const std::string checkpoints = CheckCheckpoints(run, checked);
   for (const auto& [name, parts] : run.logs) {
-    CheckLog((fs::path(run.directory) / name).string(), name, parts, run, checked);
+    CheckLog((fs::path(run.directory) / name).string(), parts, run, checked);
   }
   for (const std::string& name : LogNames(run.directory)) {
     if (!run.logs.contains(name)) checked.notes.push_back(absl::StrCat(name, ": the chain has no record of it"));

@@ -49,12 +49,6 @@ void AddBatches(const Json& record, RunRecord& run) {
   }
 }
 
-// A run that goes on may have cut a log back, and then records it from an earlier byte on.
-void AddLog(RecordedBytes bytes, std::vector<RecordedBytes>& log) {
-  while (!log.empty() && log.back().end > bytes.begin) log.pop_back();
-  log.push_back(std::move(bytes));
-}
-
 void AddRecord(const Json& record, size_t line, RunRecord& run) {
   const std::string kind = StringIn(record, "record"), file = StringIn(record, "file");
   const int64_t step = NumberIn(record, "step");
@@ -64,8 +58,10 @@ void AddRecord(const Json& record, size_t line, RunRecord& run) {
   run.steps = std::max(run.steps, step);
   if (kind == "start") run.starts.push_back(StartIn(record, step));
   if (kind == "batches") AddBatches(record, run);
-  if (kind == "save") run.saves.insert(step);
+  if (kind == "save") run.saves.insert(run.last_save = step);
+  if (kind == "damage") run.found.push_back(StringIn(record, "text"));
   if (kind == "checkpoint") {
+    run.last_checkpoint = step;
     run.checkpoints[step] = {
         .file = file, .header = StringIn(record, "header"), .weights = StringIn(record, "weights"), .line = line};
   }
@@ -73,7 +69,7 @@ void AddRecord(const Json& record, size_t line, RunRecord& run) {
   if (kind == "log") {
     bytes.begin = static_cast<uint64_t>(NumberIn(record, "begin", 0));
     bytes.end = static_cast<uint64_t>(NumberIn(record, "end", 0));
-    AddLog(std::move(bytes), run.logs[file]);
+    AddPart(std::move(bytes), run.logs[file]);
   } else if (kind == "data") {
     bytes.end = static_cast<uint64_t>(NumberIn(record, "bytes", 0));
     run.data[file].push_back(std::move(bytes));

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "trainers/ledger/chain_file.h"
+#include "trainers/ledger/recorded_log.h"
 
 namespace belfry::trainers {
 
@@ -29,22 +30,16 @@ struct RecordedCheckpoint {
   size_t line = 0;                    // of the chain, from 1
 };
 
-// A file or, of a log, the bytes [begin, end).
-struct RecordedBytes {
-  uint64_t begin = 0, end = 0;
-  std::string digest;  // io::DigestText
-  int64_t step = 0;    // when it was recorded
-  size_t line = 0;
-};
-
 // Steps count those that are done, except that a batch has the step, from 0, that trained on it.
 struct RunRecord {
   std::string directory;
   size_t records = 0;
   std::vector<std::string> damage;  // of the chain itself: "chain.jsonl, line 12: ..."
+  std::vector<std::string> found;   // what was not as recorded when the run went on
   std::vector<RecordedStart> starts;
   std::map<int64_t, RecordedCheckpoint> checkpoints;
-  std::set<int64_t> saves;  // steps after which a checkpoint was about to be written
+  std::set<int64_t> saves;                       // steps after which a checkpoint was about to be written
+  int64_t last_save = -1, last_checkpoint = -1;  // the steps of the last of these records; -1: none
   std::map<int64_t, std::string> batches;
   std::map<std::string, std::vector<std::string>> plans;   // digests by purpose, "training"
   std::map<std::string, std::vector<RecordedBytes>> logs;  // by name in the directory, ascending, without overlaps

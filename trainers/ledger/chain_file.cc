@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "framework/base/status.h"
 #include "framework/io/checksum.h"
 #include "framework/io/file.h"
@@ -22,6 +23,15 @@ std::string HashAfter(absl::string_view previous, absl::string_view body) {
 
 }  // namespace
 
+absl::string_view MemberOf(absl::string_view record, absl::string_view name) {
+  const std::string key = absl::StrCat("\"", name, "\":");
+  const size_t found = record.find(key);
+  if (found == record.npos) return "";
+  record.remove_prefix(found + key.size());
+  absl::ConsumePrefix(&record, "\"");
+  return record.substr(0, record.find_first_of("\",}"));
+}
+
 // A line may follow the hash that the line before has, or the one that it should have: of two neighbours, one of which
 // is damaged, that one alone is not intact.
 std::vector<ChainLine> ParseChain(absl::string_view bytes) {
@@ -32,7 +42,7 @@ std::vector<ChainLine> ParseChain(absl::string_view bytes) {
     const bool whole = newline != bytes.npos;
     const absl::string_view line = bytes.substr(begin, whole ? newline - begin : bytes.npos);
     begin = whole ? newline + 1 : bytes.size();
-    ChainLine& entry = lines.emplace_back(ChainLine{.text = std::string(line), .end = begin});
+    ChainLine& entry = lines.emplace_back(ChainLine{.text = std::string(line), .end = begin, .whole = whole});
     if (line.size() <= kSuffix) continue;
     const absl::string_view body = line.substr(0, line.size() - kSuffix), suffix = line.substr(body.size());
     entry.hash = std::string(suffix.substr(kHashBegin.size(), kDigits));

@@ -29,8 +29,13 @@ struct ChainLine {
   std::string text = {};  // the object without its hash, "{"record":"start","step":0}"; what is there, if it is damaged
   std::string hash = {};  // as the line has it
   uint64_t end = 0;       // offset in the file of the next line
+  bool whole = false;     // a newline ends it
   bool intact = false;    // it has the hash of its text and of the line before
 };
+
+// A number, or a text without quotes in it, of a record of ours; "" if it has none. A parsed object would need memory
+// to be destroyed.
+absl::string_view MemberOf(absl::string_view record, absl::string_view name);
 
 // The lines of a file, of any bytes. The last one is not intact if no newline ends it.
 std::vector<ChainLine> ParseChain(absl::string_view bytes);

@@ -11,12 +11,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/base/version.h"
 #include "framework/io/checksum.h"
 #include "framework/io/file.h"
+#include "trainers/ledger/resumed_chain.h"
 #include "trainers/ledger/weights_digest.h"
 
 namespace belfry::trainers {
@@ -29,16 +29,6 @@ constexpr uint64_t kMaxDataSetBytes = uint64_t{1} << 32;
 // More than a batch has examples, so that no two rows have the same seed.
 constexpr uint64_t kSeedsOfField = uint64_t{1} << 40;
 constexpr char kTraceFile[] = "trace.json";
-
-// A number, or a text without quotes in it, of a record of ours. A parsed object would need memory to be destroyed.
-absl::string_view MemberOf(absl::string_view record, absl::string_view name) {
-  const std::string key = absl::StrCat("\"", name, "\":");
-  const size_t found = record.find(key);
-  if (found == record.npos) return "";
-  record.remove_prefix(found + key.size());
-  absl::ConsumePrefix(&record, "\"");
-  return record.substr(0, record.find_first_of("\",}"));
-}
 
 // Adds the regular files of `path`, which is a file or a folder.
 void AddFiles(const fs::path& path, std::vector<std::string>& files) {
@@ -85,62 +75,58 @@ std::string PlanDigest(const Plan& plan, const DeviceSet& devices) {
 
 }  // namespace
 
+bool IsLogName(absl::string_view name) {
+  return name == "metrics.jsonl" || name == kTraceFile || absl::StartsWith(name, "events.out.tfevents");
+}
+
 std::vector<std::string> LogNames(const std::string& directory) {
   std::vector<std::string> logs;
   const absl::StatusOr<std::vector<std::string>> names = io::ListFolder(directory);
   if (!names.ok()) return logs;
   for (const std::string& name : *names) {
-    if (name == "metrics.jsonl" || name == kTraceFile || absl::StartsWith(name, "events.out.tfevents")) {
-      logs.push_back(name);
-    }
+    if (IsLogName(name)) logs.push_back(name);
   }
   std::sort(logs.begin(), logs.end());
   return logs;
 }
 
-absl::Status RunLedger::OnStart(TrainingState& state) {
+// The chain is cut back, and damage recorded, before the log is.
+absl::Status RunLedger::Begin(TrainingState& state) {
   ASSIGN_OR_RETURN(const std::string chain,
                    state.world.Broadcast(options_.directory.empty() ? "" : "chain", SteadyNow() + options_.timeout));
+  begun_ = true;
   active_ = !chain.empty();
   steps_ = state.steps;
   batches_.clear();
   batches_.reserve(kBatches);
   if (state.world.rank() != 0 || !active_) return absl::OkStatus();
   RETURN_IF_ERROR(Open(state));
-  if (state.resume != nullptr) RETURN_IF_ERROR(AddCheckpoint(state.resume->path));
-  RETURN_IF_ERROR(AddStart(state));
-  RETURN_IF_ERROR(AddData(FilesOf(options_.data_paths)));
-  return AddLogs(/*whole=*/false);
+  return AddStart(state);
+}
+
+absl::Status RunLedger::OnStart(TrainingState& state) {
+  if (!begun_) RETURN_IF_ERROR(Begin(state));
+  begun_ = false;
+  if (!writes()) return absl::OkStatus();
+  RETURN_IF_ERROR(AddLogs(/*whole=*/false));
+  return AddData(FilesOf(options_.data_paths));
 }
 
 // A run goes on at the last record that was written before its checkpoint was or, without one, in the process that has
 // trained so far, at the end of the run before.
 absl::Status RunLedger::Open(const TrainingState& state) {
   const std::string path = (fs::path(options_.directory) / kChainFile).string();
-  const absl::string_view kind_before = state.resume == nullptr ? "end" : "save";
-  uint64_t size = 0;
-  std::string hash;
-  covered_.clear();
+  ResumedChain chain;
   if (state.steps > 0) {
-    const absl::StatusOr<std::vector<ChainLine>> lines = ReadChain(path);
-    if (!lines.ok() && !absl::IsNotFound(lines.status())) return lines.status();
-    std::map<std::string, uint64_t> covered;
-    for (const ChainLine& line : lines.ok() ? *lines : std::vector<ChainLine>()) {
-      if (!line.intact) continue;
-      const absl::string_view kind = MemberOf(line.text, "record");
-      uint64_t end = 0;
-      if (kind == "log" && absl::SimpleAtoi(MemberOf(line.text, "end"), &end)) {
-        covered[std::string(MemberOf(line.text, "file"))] = end;
-      }
-      if (kind != kind_before || MemberOf(line.text, "step") != absl::StrCat(state.steps)) continue;
-      size = line.end;
-      hash = line.hash;
-      covered_ = covered;
-    }
-    if (size == 0) spdlog::warn("{}: has no record of step {}, so it begins anew there", path, state.steps);
+    const bool resumes = state.resume != nullptr;
+    ASSIGN_OR_RETURN(chain, ResumeChain(options_.directory, resumes ? "save" : "end", state.steps,
+                                        resumes ? state.resume->path : ""));
+    if (chain.size == 0) spdlog::warn("{}: has no record of step {}, so it begins anew there", path, state.steps);
   }
-  ASSIGN_OR_RETURN(writer_, ChainWriter::Open(path, size, hash));
-  return absl::OkStatus();
+  covered_ = std::move(chain.covered);
+  ASSIGN_OR_RETURN(writer_, ChainWriter::Open(path, chain.size, chain.hash));
+  for (const std::string& record : chain.damage) RETURN_IF_ERROR(writer_->Append(record));
+  return state.resume != nullptr ? AddCheckpoint(state.resume->path) : absl::OkStatus();
 }
 
 absl::Status RunLedger::Append(absl::string_view kind, int64_t step, const ObjectText& more) {

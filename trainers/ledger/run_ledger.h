@@ -22,6 +22,8 @@ namespace belfry::trainers {
 // The chain's file in the directory of a run.
 inline constexpr char kChainFile[] = "chain.jsonl";
 
+// True for metrics.jsonl, trace.json and TensorBoard's event files.
+bool IsLogName(absl::string_view name);
 // Names, in the directory of a run, of the logs there, which records of the chain cover.
 std::vector<std::string> LogNames(const std::string& directory);
 
@@ -40,7 +42,10 @@ class RunLedger final : public Callback {
  public:
   explicit RunLedger(RunLedgerOptions options) : options_(std::move(options)) {}
 
-  // When a run resumes, its chain is cut back to the record of the checkpoint; without one it begins anew.
+  // When a run resumes, its chain is cut back to the record of the checkpoint; without one it begins anew. What is not
+  // as it was recorded is: ResumeChain. OnStart calls it, unless it was called before the logs were cut back, which
+  // then are not known to be damaged.
+  absl::Status Begin(TrainingState& state);
   absl::Status OnStart(TrainingState& state) override;
   absl::Status OnPrepared(TrainingState& state, absl::string_view name, const Plan& plan) override;
   void OnBatch(const data::Batch& batch) override;
@@ -67,6 +72,7 @@ class RunLedger final : public Callback {
   absl::Status AddLogs(bool whole);
 
   const RunLedgerOptions options_;
+  bool begun_ = false;   // by Begin, for the next OnStart
   bool active_ = false;  // task 0 has a chain
   std::optional<ChainWriter> writer_;
   int64_t steps_ = 0;                        // those that records of batches reach to

@@ -26,9 +26,24 @@ TrainerOptions ForReplay(TrainerOptions options) {
   return options;
 }
 
+// Comes before the log, which cuts its files back.
+class LedgerStart final : public Callback {
+ public:
+  explicit LedgerStart(std::shared_ptr<RunLedger> ledger) : ledger_(std::move(ledger)) {}
+  absl::Status OnStart(TrainingState& state) override { return ledger_->Begin(state); }
+
+ private:
+  const std::shared_ptr<RunLedger> ledger_;
+};
+
 OwnCallbacks MakeCallbacks(const TrainerOptions& options, const TrainingState& state) {
   OwnCallbacks own;
   const auto add = [&](auto callback) { own.first.push_back(std::move(callback)); };
+  const auto ledger = std::make_shared<RunLedger>(RunLedgerOptions{.directory = options.directory,
+                                                                   .settings = options.metadata,
+                                                                   .data_paths = options.tasks.data_paths,
+                                                                   .timeout = options.tasks.timeout});
+  add(std::make_shared<LedgerStart>(ledger));
   const std::string unit = options.unit.empty() ? "examples" : options.unit;
   // First, since the log keeps the evaluation before unless nothing is left to train.
   if (options.patience > 0) add(std::make_shared<EarlyStopping>(options.patience));
@@ -48,10 +63,7 @@ OwnCallbacks MakeCallbacks(const TrainerOptions& options, const TrainingState& s
     add(std::make_shared<StepTracer>(state.session.devices(), options.trace));
   }
   if (!options.resume.replay.empty()) own.last.push_back(std::make_shared<Replay>(options.resume.replay));
-  own.last.push_back(std::make_shared<RunLedger>(RunLedgerOptions{.directory = options.directory,
-                                                                  .settings = options.metadata,
-                                                                  .data_paths = options.tasks.data_paths,
-                                                                  .timeout = options.tasks.timeout}));
+  own.last.push_back(ledger);
   return own;
 }
 

@@ -88,6 +88,7 @@ TEST_F(CheckpointDirectoryTest, TheLatestAndTheBestAreKept) {
   EXPECT_THAT(Steps(), ElementsAre(20, 30, 50, 60));
   EXPECT_EQ(LatestStep(), 60);
   EXPECT_EQ(BestStep(), 20);
+  EXPECT_THAT(ValueOf(FindBest(path_)), testing::HasSubstr("step-00000020.safetensors"));
   ASSERT_EQ(Save(directory, 70), absl::OkStatus());
   ASSERT_EQ(Save(directory, 80, 0.9), absl::OkStatus());
   EXPECT_THAT(Steps(), ElementsAre(20, 70, 80));
@@ -112,6 +113,7 @@ TEST_F(CheckpointDirectoryTest, MetricsOfOtherNamesAreNotCompared) {
   SaveAll(directory, {{4, 8.5}});
   ASSERT_EQ(Save(directory, 5), absl::OkStatus());
   EXPECT_EQ(BestStep(), 3);
+  EXPECT_THAT(ValueOf(FindBest(path_)), testing::HasSubstr("step-00000003.safetensors"));
   EXPECT_THAT(Steps(), ElementsAre(3, 4, 5)) << "the best accuracy is old, and no longer the best";
 }
 
@@ -120,6 +122,7 @@ TEST_F(CheckpointDirectoryTest, NoMetricMeansNoBest) {
   ASSERT_EQ(Save(directory, 1), absl::OkStatus());
   ASSERT_EQ(Save(directory, 2, NAN), absl::OkStatus());
   EXPECT_THAT(Steps(), ElementsAre(2));
+  EXPECT_EQ(ValueOf(FindBest(path_)), "");
   ExpectError(LoadBestCheckpoint(path_).status(), StatusCode::kNotFound, path_,
               "no checkpoint in this folder has a metric");
 }

@@ -313,6 +313,105 @@ TEST_F(Audit, DoesNotCallRunsTheSameThatHaveNoCheckpointInCommon) {
   EXPECT_EQ(replayer.runs(), 0);
 }
 
+// A run that goes on renews the records of what it finds, but not of what another has changed.
+TEST_F(Audit, GoesOnFromItsOwnCheckpointOnly) {
+  Train("run", "--steps=20 --checkpoint_every=10");
+  Write(File("data.txt"), "8");
+  Train("other", "--steps=20 --checkpoint_every=10");
+  Write(File("data.txt"), "7");
+  const std::string last = "run/checkpoints/step-00000020.safetensors";
+  fs::copy_file(File(last), File("kept"));
+  fs::copy_file(File("other/checkpoints/step-00000020.safetensors"), File(last), fs::copy_options::overwrite_existing);
+  const std::vector<std::string> problems = Check("run").problems;
+  EXPECT_THAT(problems, ElementsAre(HasSubstr("step-00000020.safetensors: the header")));
+  const std::string command = absl::StrCat(BELFRY_NUDGED_TRAINING, " --train_dir=", File("run"),
+                                           " --data=", File("data.txt"), " --steps=30 > ", File("output"), " 2>&1");
+  EXPECT_NE(std::system(command.c_str()), 0);
+  EXPECT_THAT(Contents(File("output")), HasSubstr("step-00000020.safetensors: is not the checkpoint that this run "));
+  EXPECT_EQ(Check("run").problems, problems) << "nothing was covered up";
+  fs::copy_file(File("kept"), File(last), fs::copy_options::overwrite_existing);
+  Train("run", "--steps=30 --checkpoint_every=10");
+  EXPECT_THAT(Check("run").problems, IsEmpty());
+}
+
+TEST_F(Audit, RemembersDamageToLogsWhenTheRunGoesOn) {
+  Train("run", "--steps=60 --checkpoint_every=20");
+  const std::string metrics = Contents(File("run/metrics.jsonl"));
+  Write(File("run/metrics.jsonl"), metrics.substr(0, metrics.find('\n') + 1));
+  ASSERT_THAT(Check("run").problems, ::testing::Contains(HasSubstr("metrics.jsonl, bytes 0 to")));
+  for (int turn = 0; turn < 2; ++turn) {
+    Train("run", absl::StrCat("--checkpoint_every=20 --steps=", 80 + 20 * turn));
+    EXPECT_THAT(Check("run").problems,
+                ::testing::Contains(AllOf(HasSubstr("metrics.jsonl, bytes 0 to"),
+                                          HasSubstr("not as they were when step 20 was done (line "),
+                                          HasSubstr("; found when the run went on at step 60"))));
+    EXPECT_THAT(Check("run").problems, Each(HasSubstr("at step 60")));
+  }
+  // Also when it goes back to an older checkpoint, whose records come before those of the damage.
+  fs::remove(File("run/checkpoints/latest"));
+  fs::create_symlink("step-00000020.safetensors", File("run/checkpoints/latest"));
+  for (const int step : {40, 60, 80, 100}) {
+    fs::remove(File(absl::StrCat("run/checkpoints/", io::CheckpointName(step))));
+  }
+  Train("run", "--steps=40 --checkpoint_every=20");
+  EXPECT_THAT(Check("run").problems, ::testing::Contains(HasSubstr("found when the run went on at step 60")));
+}
+
+TEST_F(Audit, RemembersADamagedRecordThatIsCutOff) {
+  Train("run", "--steps=20 --checkpoint_every=10");
+  const std::string chain = Contents(File("run/chain.jsonl"));
+  ChangeByte(File("run/chain.jsonl"), chain.find("\"record\":\"end\"") + 20, '!');
+  ASSERT_THAT(Check("run").problems, ::testing::Contains(HasSubstr("does not match its hash")));
+  Train("run", "--steps=30 --checkpoint_every=10");
+  EXPECT_THAT(Check("run").problems, ElementsAre(HasSubstr("the record did not match its hash; found when the run")));
+  // A kill leaves a part of a line, which is no damage.
+  Train("killed", "--steps=20 --checkpoint_every=10");
+  const std::string killed = Contents(File("killed/chain.jsonl"));
+  Write(File("killed/chain.jsonl"), killed.substr(0, killed.size() - 9));
+  Train("killed", "--steps=30 --checkpoint_every=10");
+  EXPECT_THAT(Check("killed").problems, IsEmpty());
+}
+
+// A process that was killed after it had cut a log back, and before it recorded that.
+TEST_F(Audit, ACutOfItsOwnIsNoDamage) {
+  Train("run", "--steps=20 --checkpoint_every=10");
+  const std::string chain = Contents(File("run/chain.jsonl"));
+  Train("run", "--steps=30 --checkpoint_every=10");
+  const std::string again = Contents(File("run/chain.jsonl"));
+  const size_t start = again.find("{\"record\":\"start\",\"step\":20");
+  ASSERT_NE(start, again.npos);
+  Write(File("run/chain.jsonl"), again.substr(0, again.find('\n', start) + 1));
+  fs::remove(File("run/checkpoints/step-00000030.safetensors"));
+  fs::remove(File("run/checkpoints/latest"));
+  fs::create_symlink("step-00000020.safetensors", File("run/checkpoints/latest"));
+  const std::string metrics = Contents(File("run/metrics.jsonl"));
+  Write(File("run/metrics.jsonl"), metrics.substr(0, metrics.find('\n') + 1));
+  Train("run", "--steps=30 --checkpoint_every=10");
+  EXPECT_THAT(Check("run").problems, IsEmpty());
+}
+
+TEST_F(Audit, LooksAtLinks) {
+  Train("run", "--steps=40 --checkpoint_every=10");
+  ASSERT_THAT(Check("run").problems, IsEmpty());
+  const std::string latest = File("run/checkpoints/latest");
+  fs::remove(latest);
+  EXPECT_THAT(Check("run").problems, ElementsAre(HasSubstr("latest: does not lead to a checkpoint")));
+  fs::create_symlink("step-00000020.safetensors", latest);
+  EXPECT_THAT(Check("run").problems, ElementsAre(AllOf(HasSubstr("latest: leads to step-00000020.safetensors, but "
+                                                                 "step-00000040.safetensors is the last one (line "))));
+  fs::remove(latest);
+  fs::copy_file(File("run/checkpoints/step-00000040.safetensors"), latest);
+  EXPECT_THAT(Check("run").problems, IsEmpty());
+}
+
+// Another spelling of a step is another file.
+TEST_F(Audit, CountsACheckpointOnce) {
+  Train("run", "--steps=20 --checkpoint_every=10");
+  fs::copy_file(File("run/checkpoints/step-00000020.safetensors"), File("run/checkpoints/step-020.safetensors"));
+  EXPECT_THAT(Check("run").problems, IsEmpty());
+  EXPECT_THAT(Check("run").summary, HasSubstr("; 2 of 2 checkpoints, 1 without a record, "));
+}
+
 TEST_F(Audit, KeepsPathsOfAnyBytes) {
   const std::string data = File("c\xFF\x1B.txt");
   Write(data, "7");
