@@ -1,27 +1,34 @@
 #include "trainers/audit/replayer.h"
 
 #include <fcntl.h>
-#include <spawn.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <memory>
 #include <tuple>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "framework/base/status.h"
 #include "framework/io/file.h"
 #include "trainers/ledger/json_impl.h"
 #include "trainers/ledger/replay.h"
 #include "trainers/ledger/run_ledger.h"
 #include "trainers/loop/run_directory.h"
+#include "trainers/loop/stop_signals.h"
 
 namespace belfry::trainers {
 namespace {
@@ -38,14 +45,61 @@ absl::string_view NameOf(absl::string_view argument) {
   return argument.substr(0, argument.find('='));
 }
 
-absl::StatusOr<std::string> MakeFolder() {
-  std::error_code error;
-  std::string path = (fs::temp_directory_path(error) / "belfry_audit_XXXXXX").string();
-  if (error || mkdtemp(path.data()) == nullptr) {
-    return absl::UnavailableError("cannot make a folder for a replay in the temporary directory (TMPDIR)");
+constexpr char kFolder[] = "belfry_audit_";
+constexpr absl::Duration kPause = absl::Milliseconds(10);
+
+// A temporary folder of this process, which holds a lock on it and removes it at the end.
+class ReplayFolder {
+ public:
+  static absl::StatusOr<std::unique_ptr<ReplayFolder>> Make() {
+    std::error_code error;
+    const fs::path temporary = fs::temp_directory_path(error);
+    std::string path = (temporary / absl::StrCat(kFolder, "XXXXXX")).string();
+    if (error || mkdtemp(path.data()) == nullptr) {
+      return absl::UnavailableError("cannot make a folder for a replay in the temporary directory (TMPDIR)");
+    }
+    std::unique_ptr<ReplayFolder> made(new ReplayFolder(path));
+    RemoveStale(temporary);
+    return made;
   }
-  return path;
-}
+  ReplayFolder(const ReplayFolder&) = delete;
+  ReplayFolder& operator=(const ReplayFolder&) = delete;
+  ~ReplayFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+    ::close(lock_);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit ReplayFolder(std::string path) : path_(std::move(path)), lock_(Lock(path_)) {}
+
+  // -1 if somebody else holds it.
+  static int Lock(const std::string& path) {
+    const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0 || ::flock(folder, LOCK_EX | LOCK_NB) == 0) return folder;
+    ::close(folder);
+    return -1;
+  }
+  // Those that a killed process left. A new one may not be locked yet.
+  static void RemoveStale(const fs::path& temporary) {
+    constexpr auto kNew = std::chrono::minutes(1);
+    const absl::StatusOr<std::vector<std::string>> names = io::ListFolder(temporary.string());
+    for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+      if (!absl::StartsWith(name, kFolder)) continue;
+      std::error_code error;
+      const auto changed = fs::last_write_time(temporary / name, error);
+      if (error || fs::file_time_type::clock::now() - changed < kNew) continue;
+      const int lock = Lock((temporary / name).string());
+      if (lock < 0) continue;
+      fs::remove_all(temporary / name, error);
+      ::close(lock);
+    }
+  }
+
+  const std::string path_;
+  const int lock_;
+};
 
 // Copies a checkpoint to the place where a run in `directory` looks for its latest one.
 absl::Status PlaceCheckpoint(const std::string& path, const std::string& directory) {
@@ -58,7 +112,22 @@ absl::Status PlaceCheckpoint(const std::string& path, const std::string& directo
   return absl::UnavailableError(absl::StrCat("cannot copy ", path, " for a replay: ", error.message()));
 }
 
+// What a process that was started by fork(2) does instead of returning: it becomes the program, and ends when `parent`
+// does.
+[[noreturn]] void Become(const std::string& program, const std::vector<char*>& argv, const std::string& folder,
+                         const std::string& output, pid_t parent) {
+  const int input = ::open("/dev/null", O_RDONLY);
+  const int printed = ::open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  const bool ready = ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == parent && input >= 0 && printed >= 0 &&
+                     ::dup2(input, STDIN_FILENO) >= 0 && ::dup2(printed, STDOUT_FILENO) >= 0 &&
+                     ::dup2(printed, STDERR_FILENO) >= 0 && ::chdir(folder.c_str()) == 0;
+  if (ready) ::execv(program.c_str(), argv.data());
+  dprintf(STDERR_FILENO, "cannot start %s: %s\n", program.c_str(), std::strerror(errno));
+  ::_exit(127);
+}
+
 // Runs the program in `folder` with what it prints going to `output`. Returns the status that waitpid(2) gives.
+// Cancelled: a signal asked to stop, and the program was ended.
 absl::StatusOr<int> Execute(const std::string& program, const std::vector<std::string>& arguments,
                             const std::string& folder, const std::string& output) {
   std::error_code ignored;
@@ -66,24 +135,32 @@ absl::StatusOr<int> Execute(const std::string& program, const std::vector<std::s
     return absl::NotFoundError(absl::StrCat(folder, ": no such folder; the run was started in it, and its flags may ",
                                             "name files there. Make it again to replay the run"));
   }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  const absl::Cleanup destroy = [&] { posix_spawn_file_actions_destroy(&actions); };
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
+  if (::access(program.c_str(), X_OK) != 0) {
+    return io::SystemError(program, "cannot start the program that trained", errno);
+  }
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  pid_t child = 0;
-  const int error = posix_spawn(&child, program.c_str(), &actions, nullptr, argv.data(), environ);
-  if (error != 0) return io::SystemError(program, "cannot start the program that trained", error);
+  const pid_t self = ::getpid(), child = ::fork();
+  if (child == 0) Become(program, argv, folder, output, self);
+  if (child < 0) return io::SystemError(program, "cannot start the program that trained", errno);
   int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return io::SystemError(program, "cannot wait for the program that trained", errno);
+  bool stopped = false;
+  while (true) {
+    const pid_t ended = ::waitpid(child, &status, stopped ? 0 : WNOHANG);
+    if (ended < 0 && errno != EINTR) {
+      return io::SystemError(program, "cannot wait for the program that trained", errno);
+    }
+    if (ended == child) break;
+    stopped = StopSignals::noted() != 0;
+    if (stopped) {
+      ::kill(child, SIGKILL);
+    } else {
+      absl::SleepFor(kPause);
+    }
   }
-  return status;
+  if (!stopped) return status;
+  return absl::CancelledError(absl::StrCat("the replay was stopped by ", SignalName(StopSignals::noted())));
 }
 
 ReplayedResult ResultIn(const Json& line) {
@@ -195,11 +272,9 @@ absl::StatusOr<ReplayedSteps> Replayer::Run(const RunRecord& run, int64_t from, 
   const RecordedStart* start = run.StartOf(from);
   if (start == nullptr) return absl::FailedPreconditionError(absl::StrCat(run.directory, ": no record of a start"));
   RETURN_IF_ERROR(CheckSameFlags(run, *start, until));
-  ASSIGN_OR_RETURN(const std::string folder, MakeFolder());
-  const absl::Cleanup remove = [&] {
-    std::error_code ignored;
-    fs::remove_all(folder, ignored);
-  };
+  const StopSignals signals;
+  ASSIGN_OR_RETURN(const std::unique_ptr<ReplayFolder> made, ReplayFolder::Make());
+  const std::string& folder = made->path();
   const std::string directory = folder + "/run", request = folder + "/request.json", output = folder + "/output";
   if (const std::string checkpoint = PathOfCheckpoint(run, from); !checkpoint.empty()) {
     RETURN_IF_ERROR(PlaceCheckpoint(checkpoint, directory));

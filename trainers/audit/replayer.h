@@ -31,7 +31,8 @@ struct ReplayedSteps {
   RunRecord record;                         // its own chain
 };
 
-// Repeats steps in processes of its own, each in a folder that is removed afterwards.
+// Repeats steps in processes of its own, each in a folder that is removed afterwards. They end with this process;
+// folders of a process that was killed are removed by a later one.
 class Replayer {
  public:
   // `flags`: further flags of the program, which come after the recorded ones: "--devices=cpu:4".
@@ -39,8 +40,8 @@ class Replayer {
 
   // Runs steps [from, until), from the checkpoint of `from` or, for the first step of the run, from its initial values.
   // `results_of`: the step whose nodes' results are wanted; -1: none. NotFound: the program is not there.
-  // FailedPrecondition: the chain is damaged, the run went on with other flags in between, or the replay failed, with
-  // what it printed.
+  // Cancelled: a signal asked to stop (StopSignals). FailedPrecondition: the chain is damaged, the run went on with
+  // other flags in between, or the replay failed, with what it printed.
   absl::StatusOr<ReplayedSteps> Run(const RunRecord& run, int64_t from, int64_t until, int64_t results_of = -1);
 
   // Processes so far.

@@ -13,6 +13,7 @@
 #include "trainers/audit/replayer.h"
 #include "trainers/audit/run_record.h"
 #include "trainers/flags/command_line.h"
+#include "trainers/loop/stop_signals.h"
 
 namespace belfry::trainers {
 namespace {
@@ -66,11 +67,13 @@ absl::StatusOr<int> Audit(const std::vector<std::string>& arguments, int64_t ste
   }
   if (directories.size() == 1 && step < 0) return intact ? 0 : kDiffers;
   Replayer replayer(flags);
-  ASSIGN_OR_RETURN(const Comparison comparison, directories.size() == 1 ? ReplayAround(runs[0], step, replayer)
-                                                                        : CompareRuns(runs[0], runs[1], replayer));
-  absl::PrintF("%s", comparison.text);
+  const absl::StatusOr<Comparison> comparison =
+      directories.size() == 1 ? ReplayAround(runs[0], step, replayer) : CompareRuns(runs[0], runs[1], replayer);
+  if (absl::IsCancelled(comparison.status())) return 128 + StopSignals::noted();
+  RETURN_IF_ERROR(comparison.status());
+  absl::PrintF("%s", comparison->text);
   if (replayer.runs() > 0) absl::PrintF("Replays: %d.\n", replayer.runs());
-  return comparison.same && intact ? 0 : kDiffers;
+  return comparison->same && intact ? 0 : kDiffers;
 }
 
 }  // namespace

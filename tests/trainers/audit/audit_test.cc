@@ -431,5 +431,53 @@ TEST_F(Audit, TakesDeepNesting) {
   EXPECT_EQ(run.damage.size(), 1u);
 }
 
+class AuditReplays : public Audit {
+ protected:
+  AuditReplays() {
+    fs::create_directory(File("tmp"));
+    setenv("TMPDIR", File("tmp").c_str(), 1);
+  }
+  ~AuditReplays() override { unsetenv("TMPDIR"); }
+  // Starts a replay of many steps in a process of its own, waits until the program runs, and ends it by the signal.
+  int Interrupt(int signal) const {
+    const pid_t child = fork();
+    if (child == 0) {
+      Replayer replayer({});
+      const absl::Status status = ReplayAround(Record("run"), 1, replayer).status();
+      _exit(absl::IsCancelled(status) ? 3 : 4);
+    }
+    while (!fs::exists(Report())) absl::SleepFor(absl::Milliseconds(5));
+    kill(child, signal);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return status;
+  }
+  // Of the replay that is under way.
+  std::string Report() const {
+    for (const auto& entry : fs::directory_iterator(File("tmp"))) return entry.path() / "report.jsonl";
+    return File("none");
+  }
+};
+
+TEST_F(AuditReplays, LeaveNothingWhenTheyAreStopped) {
+  Train("run", "--steps=100000 --checkpoint_every=100000");
+  const int status = Interrupt(SIGINT);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 3) << status;
+  EXPECT_TRUE(fs::is_empty(File("tmp")));
+  EXPECT_TRUE(WIFSIGNALED(Interrupt(SIGKILL)));
+  // The program ends with the one that started it, and a later one removes what that left.
+  const std::string report = Report(), folder = fs::path(report).parent_path();
+  const auto size = [&] { return fs::file_size(report); };
+  absl::SleepFor(absl::Milliseconds(200));
+  const uintmax_t before = size();
+  absl::SleepFor(absl::Milliseconds(200));
+  EXPECT_EQ(size(), before);
+  fs::last_write_time(folder, fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  Train("short", "--steps=20 --checkpoint_every=10");
+  Replayer replayer({});
+  EXPECT_TRUE(ValueOf(ReplayAround(Record("short"), 15, replayer)).same);
+  EXPECT_TRUE(fs::is_empty(File("tmp")));
+}
+
 }  // namespace
 }  // namespace belfry::trainers
