@@ -94,7 +94,7 @@ void LanguageModel::AddText(Flags& flags) {
             "Vocabulary of files of tokens.");
   flags.Add("token_bits", &options_.data.token_bits, Range(16, 32),
             "Bits of a token in files without a header: 16 or 32.");
-  flags.Add("tokenizer", &options_.data.tokenizer,
+  flags.Add("tokenizer", &options_.data.tokenizer, Reads(),
             "Tokenizer of text and prompts: a file tokenizer.json, vocab.json with merges.txt beside it, or a folder "
             "with either, of a byte-level BPE such as those of GPT-2 and Llama 3. Empty: bytes.");
   flags.Add("sample", &options_.sample.count, Range(0, kMaxSize),

@@ -40,7 +40,7 @@ struct LinearFlags {
 
 LinearFlags::LinearFlags(Flags& flags) : program(flags) {
   flags.Section("Regression");
-  flags.Add("csv", &csv, "CSV file of numbers to fit instead of the fixed points.");
+  flags.Add("csv", &csv, Reads(), "CSV file of numbers to fit instead of the fixed points.");
   AddTarget(flags, target);
   AddCsvLimit(flags, csv_limit);
   flags.Add("device", &device,

@@ -70,7 +70,7 @@ Tabular::Tabular(Flags& flags) : flags_(flags), evaluation_(flags) {
 void Tabular::AddTable(Flags& flags) {
   TabularDataOptions& data = options_.data;
   flags.Section("Table");
-  flags.Add("data", &data.path, "CSV file of the training rows. Empty: a generated table of customers.");
+  flags.Add("data", &data.path, Reads(), "CSV file of the training rows. Empty: a generated table of customers.");
   AddTarget(flags, data.target);
   flags.Add("task", &data.task, OneOf("tasks", {"auto", "classification", "regression"}),
             "classification, regression or auto: classes where the target is text, or whole numbers with at most 20 "
@@ -83,13 +83,13 @@ void Tabular::AddTable(Flags& flags) {
   flags.Add("min_category_count", &data.min_category_count, Range(1),
             "Categories that fewer training rows have count as unknown, as categories that only later files have: so "
             "the model learns what to think of these.");
-  flags.Add("validation", &data.validation,
+  flags.Add("validation", &data.validation, Reads(),
             "CSV file of rows for evaluation. Empty: a part of --data, drawn by --seed.");
   AddValidationFraction(flags, data.validation_fraction, Below1());
   AddPredict(flags, predict_,
              "CSV file of rows to predict, with the target, for figures, or without it: after training or, without "
              "--data, by the latest checkpoint in --train_dir (with --restore_best the best one).");
-  flags.Add("predictions", &options_.prediction.predictions,
+  flags.Add("predictions", &options_.prediction.predictions, Writes("predict"),
             "CSV file to write for --predict: in each row the target and, for classes, the probability of each.");
 }
 
@@ -130,8 +130,7 @@ absl::Status Tabular::TakePrediction() {
   if (predict_.empty()) return flags_.all.Reject({"predictions"}, "a run without --predict");
   if (predict_.size() > 1) return absl::InvalidArgumentError("--predict names several files; expected one");
   prediction.rows = predict_[0];
-  return CheckOutputFile("predictions", prediction.predictions, "the file",
-                         {prediction.rows, options_.data.path, options_.data.validation}, "a file that is read");
+  return CheckOutputFile("predictions", prediction.predictions, "the file");
 }
 
 absl::Status Tabular::CheckFlags() const {

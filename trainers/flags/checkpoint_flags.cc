@@ -103,7 +103,7 @@ void ProgramFlags::AddCheckpoints() {
   all.Add("resume", &resume, OneOf("choices", {"auto", "always", "never"}),
           "auto: resume from the latest checkpoint in --train_dir if there is one. always: fail if there is none. "
           "never: fail if there is one, since nothing is overwritten.");
-  all.Add("init_from", &training.resume.init_from,
+  all.Add("init_from", &training.resume.init_from, Reads(),
           "Begin with the weights of this safetensors file, folder of checkpoints or --train_dir of another run, as "
           "far as names and shapes agree. A run that resumes has its own.");
   all.Add("checkpoint_every", &training.checkpoint_every, Range(0),
@@ -119,7 +119,7 @@ void ProgramFlags::AddCheckpoints() {
   all.Add("trace", &trace,
           "Steps to trace, such as 100-110: prints where their time went, and writes trace.json to --train_dir, or "
           "else to the current directory, for ui.perfetto.dev or chrome://tracing.");
-  all.Add("replay_request", &training.resume.replay,
+  all.Add("replay_request", &training.resume.replay, Reads(),
           "For the program audit, which starts this one again to repeat steps of a run: the file that says which.");
 }
 

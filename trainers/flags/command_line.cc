@@ -107,8 +107,7 @@ absl::StatusOr<size_t> ParseBytes(absl::string_view flag, absl::string_view text
   return number << shift;
 }
 
-absl::Status CheckOutputFile(absl::string_view flag, const std::string& path, absl::string_view what,
-                             absl::Span<const std::string> inputs, absl::string_view input) {
+absl::Status CheckOutputFile(absl::string_view flag, const std::string& path, absl::string_view what) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
   std::string problem;
@@ -118,9 +117,6 @@ absl::Status CheckOutputFile(absl::string_view flag, const std::string& path, ab
     problem = " is a folder; name a file in it";
   } else if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
     problem = absl::StrCat(": there is no folder ", folder.string());
-  }
-  for (const std::string& other : inputs) {
-    if (std::filesystem::equivalent(other, path, error)) problem = absl::StrCat(" is ", input, "; name another");
   }
   if (problem.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", path, problem));

@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "trainers/flags/flags.h"
 
 namespace belfry::trainers {
@@ -17,10 +16,9 @@ namespace belfry::trainers {
 absl::StatusOr<size_t> ParseBytes(absl::string_view flag, absl::string_view text);
 // Creates the directory that `flag` names, unless it exists or is empty. Unavailable names the flag.
 absl::Status MakeDirectory(absl::string_view flag, const std::string& directory);
-// InvalidArgument if the flag's file cannot be written whatever it holds, or would replace one of `inputs`. For
-// messages: `what` is to be written, "the page", and `input` is what one of the inputs is, "the metrics file of a run".
-absl::Status CheckOutputFile(absl::string_view flag, const std::string& path, absl::string_view what,
-                             absl::Span<const std::string> inputs, absl::string_view input);
+// InvalidArgument if the flag's file cannot be written whatever it holds. `what` is to be written, for messages: "the
+// page".
+absl::Status CheckOutputFile(absl::string_view flag, const std::string& path, absl::string_view what);
 
 // The main function of a program: parses the command line into `flags`, calls `run`, and returns the exit status that
 // it returns. --help and --version print their text and end with status 0, or 1 if it cannot be written. An error, of

@@ -27,7 +27,7 @@ EvaluationFlags::EvaluationFlags(Flags& flags) : all(flags) {
   flags.Add("find_learning_rate", &find_learning_rate,
             "Instead of training, try learning rates that rise from 1e-7 to 10 in 100 steps, print the losses and a "
             "suggestion, and write learning_rates.jsonl for plot_run to --train_dir.");
-  flags.Add("export", &export_file,
+  flags.Add("export", &export_file, Writes(),
             "At the end, save the model as it is evaluated to this file, which SavedModel runs without this program.");
   flags.Add("memory_limit", &memory_limit, Range(0, 1e12),
             "Memory in MiB that all steps of the run together may use on a device. Where they need more, activations "

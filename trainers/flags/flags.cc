@@ -96,6 +96,11 @@ FlagRule FlagRule::PerTask() const {
   rule.per_task = true;
   return rule;
 }
+FlagRule FlagRule::Files(FileUse use) const {
+  FlagRule rule = *this;
+  rule.files = use;
+  return rule;
+}
 
 FlagRule Range(double low, double high) { return {.low = low, .high = high}; }
 FlagRule Above(double low) { return {.low = low, .above = true}; }
@@ -106,6 +111,8 @@ FlagRule OneOf(absl::string_view plural, absl::Span<const absl::string_view> cho
 FlagRule Recorded(absl::string_view unrecorded) { return FlagRule().Recorded(unrecorded); }
 FlagRule Fixed(absl::string_view unrecorded) { return FlagRule().Fixed(unrecorded); }
 FlagRule PerTask() { return FlagRule().PerTask(); }
+FlagRule Reads() { return {.files = FileUse::kReads}; }
+FlagRule Writes(absl::string_view if_set) { return {.files = FileUse::kWrites, .written_if = std::string(if_set)}; }
 
 std::string Flags::Row::text() const {
   return std::visit([](const auto* value) { return TextOf(*value); }, value);
@@ -232,6 +239,7 @@ absl::Status Flags::Read(absl::Span<const std::string> words, std::vector<Assign
       if (!has_value && i + 1 == words.size()) return absl::InvalidArgumentError("--flagfile needs the name of a file");
       const std::string path = has_value ? std::string(parts.second) : words[++i];
       ASSIGN_OR_RETURN(const std::string lines, io::ReadFile(path, kLargestFile));
+      flag_files_.push_back(path);
       RETURN_IF_ERROR(ReadLines(lines, path, assignments));
       continue;
     }
@@ -283,7 +291,7 @@ absl::Status Flags::Parse(absl::Span<const std::string> command_line, absl::stri
   for (const auto& [row, value] : assignments) RETURN_IF_ERROR(row->Set(value));
   if (version_) text = absl::StrCat(program, ", Belfry ", kBuild, "\n");
   if (help_) text = Help(program, usage);
-  return absl::OkStatus();
+  return text.empty() ? CheckOutputs() : absl::OkStatus();
 }
 
 bool Flags::IsSet(absl::string_view name) const {

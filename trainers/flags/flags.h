@@ -23,6 +23,9 @@ namespace belfry::trainers {
 using FlagValue = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::optional<int>*, absl::Duration*,
                                std::string*, std::vector<std::string>*>;
 
+// What a program does with the file or folder that a flag names.
+enum class FileUse : uint8_t { kNone, kReads, kWrites, kAppends, kRunDirectory };
+
 // The legal values of a flag, and how its value is recorded and compared.
 struct FlagRule {
   static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
@@ -35,6 +38,9 @@ struct FlagRule {
   FlagRule Fixed(absl::string_view unrecorded = "") const;
   // The processes of a run may have different values.
   FlagRule PerTask() const;
+  // The flag names files. One that is written may be neither a file that the program reads, whatever it is called, nor
+  // one of the run's own in a directory of a run, except that a file to append to may be its metrics.jsonl.
+  FlagRule Files(FileUse use) const;
 
   double low = -kNoLimit, high = kNoLimit;
   bool above = false, below = false;  // without `low`, `high` themselves
@@ -43,6 +49,8 @@ struct FlagRule {
   std::vector<std::string> choices = {};  // empty: any text
   bool recorded = false, fixed = false, per_task = false;
   std::string unrecorded = {};
+  FileUse files = FileUse::kNone;
+  std::string written_if = {};
 };
 // Rules for finite numbers.
 FlagRule Range(double low, double high = FlagRule::kNoLimit);  // low <= x <= high
@@ -54,6 +62,9 @@ FlagRule OneOf(absl::string_view plural, absl::Span<const absl::string_view> cho
 FlagRule Recorded(absl::string_view unrecorded = "");
 FlagRule Fixed(absl::string_view unrecorded = "");
 FlagRule PerTask();
+FlagRule Reads();
+// `if_set`: only where that flag is set.
+FlagRule Writes(absl::string_view if_set = "");
 
 // Values of flags that are published under a name. Flags on the command line replace them.
 struct Recipe {
@@ -75,13 +86,18 @@ class Flags {
   void Add(absl::string_view name, FlagValue value, absl::string_view meaning) { Add(name, value, {}, meaning); }
   // Adds --recipe, with one of these names, or none.
   void AddRecipes(absl::Span<const Recipe> recipes, absl::string_view meaning);
-  // The program takes arguments that are no flags, and puts them here. Without this call they are an error.
-  void TakeArguments(std::vector<std::string>& arguments) { arguments_ = &arguments; }
+  // The program takes arguments that are no flags, and puts them here. Without this call they are an error. `use`: of
+  // the files that they name.
+  void TakeArguments(std::vector<std::string>& arguments, FileUse use = FileUse::kReads) {
+    arguments_ = &arguments;
+    argument_use_ = use;
+  }
 
   // Sets the variables from a command line: --name=value, --name value, for bool --name and --noname;
   // --flagfile=FILE stands for the flags in the lines of FILE; --undefok=a,b names flags that may be unknown; after --
   // come arguments. --help, -h and --version also set `text`, to be printed instead of a run. InvalidArgument says what
-  // is legal, and for an unknown flag which one has the nearest name.
+  // is legal, for an unknown flag which one has the nearest name, and which file of the program's an output would
+  // replace.
   absl::Status Parse(absl::Span<const std::string> command_line, absl::string_view usage, std::string& text);
 
   bool Has(absl::string_view name) const { return Find(name) != nullptr; }
@@ -119,10 +135,14 @@ class Flags {
   // The same for the lines of a flag file; `where` names it in errors.
   absl::Status ReadLines(absl::string_view text, absl::string_view where, std::vector<Assignment>& assignments);
   absl::Status ApplyRecipe();
+  // InvalidArgument: a file to write is one that the program reads or that a run owns (output_files.cc).
+  absl::Status CheckOutputs() const;
 
   std::deque<Row> rows_;
   std::string section_ = "Flags";
   std::vector<std::string>* arguments_ = nullptr;
+  FileUse argument_use_ = FileUse::kNone;
+  std::vector<std::string> flag_files_;
   absl::Span<const Recipe> recipes_ = {};
   std::string recipe_ = {};
   bool help_ = false, version_ = false;  // asked for on the command line

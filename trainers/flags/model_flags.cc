@@ -11,14 +11,14 @@ void AddModel(Flags& flags, std::string& model, const FlagRule& rule, absl::stri
 }
 
 void AddDataDir(Flags& flags, std::string& data_dir, absl::string_view what) {
-  flags.Add("data_dir", &data_dir, PerTask(), what);
+  flags.Add("data_dir", &data_dir, PerTask().Files(FileUse::kReads), what);
 }
 
 void AddPredict(Flags& flags, std::vector<std::string>& predict, absl::string_view what) {
-  flags.Add("predict", &predict, what);
+  flags.Add("predict", &predict, Reads(), what);
 }
 
-void AddOutput(Flags& flags, std::string& output) { flags.Add("output", &output, "The file to write."); }
+void AddOutput(Flags& flags, std::string& output) { flags.Add("output", &output, Writes(), "The file to write."); }
 
 void AddTarget(Flags& flags, std::string& target) {
   flags.Add("target", &target, "Column to predict, by name or by number from 0. Empty: the last one.");

@@ -30,11 +30,11 @@ void ProgramFlags::AddRun() {
   all.Add("max_run_time", &max_run_time,
           "Time after which the training saves and ends with status 142, such as 3h50m or 45s, so that a batch system "
           "can start it again; inf: no limit.");
-  all.Add("train_dir", &training.directory, PerTask(),
+  all.Add("train_dir", &training.directory, PerTask().Files(FileUse::kRunDirectory),
           "Directory for what the run writes: metrics.jsonl and, if the program has them, checkpoints, TensorBoard "
           "event files and traces. Created if missing.");
   all.Add(
-      "metrics_file", &metrics_file, PerTask(),
+      "metrics_file", &metrics_file, PerTask().Files(FileUse::kAppends),
       "File to append metrics to, one JSON object per line. Training: step, loss, parts of it such as cross_entropy, "
       "learning_rate, images_per_second (or what the program counts) and, with a loss scale, loss_scale and "
       "skipped_steps. Evaluation: step and, for a classifier, test_accuracy, test_top_5 and test_loss.");

@@ -29,7 +29,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& paths, const std::string
     return absl::InvalidArgumentError(absl::StrCat("name one saved model, which a run with --export=FILE writes, not ",
                                                    paths.size(), "; see --help"));
   }
-  RETURN_IF_ERROR(CheckOutputFile("output", output, "the ONNX file", paths, "the saved model"));
+  RETURN_IF_ERROR(CheckOutputFile("output", output, "the ONNX file"));
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open("cpu:1"));
   ASSIGN_OR_RETURN(const SavedModel model, SavedModel::Open(paths[0], BuiltinOps(), devices));
   ASSIGN_OR_RETURN(const models::OnnxSummary summary, models::ExportOnnx(model, output));

@@ -32,7 +32,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& paths, const std::string
   if (paths.size() != 1 || paths[0].empty()) {
     return absl::InvalidArgumentError(absl::StrCat("name one ONNX file, not ", paths.size(), "; see --help"));
   }
-  RETURN_IF_ERROR(CheckOutputFile("output", output, "the saved model", paths, "the ONNX file"));
+  RETURN_IF_ERROR(CheckOutputFile("output", output, "the saved model"));
   ASSIGN_OR_RETURN(const models::ImportSummary summary,
                    models::ImportOnnx(paths[0], output, {.channels_last = channels_last}));
   absl::PrintF("Written to %s: %s of opset %d, %s.\n", output, Counted(summary.nodes, "node"), summary.opset,

@@ -29,7 +29,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& paths, const std::string
   for (const std::string& path : paths) {
     if (path.empty()) return absl::InvalidArgumentError("an empty name in the place of a run; see --help");
   }
-  RETURN_IF_ERROR(CheckOutputFile("output", output, "the page", paths, "the metrics file of a run"));
+  RETURN_IF_ERROR(CheckOutputFile("output", output, "the page"));
   ASSIGN_OR_RETURN(const std::vector<RunMetrics> runs, ReadRunMetrics(paths));
   RETURN_IF_ERROR(io::WriteFile(output, PlotPage(runs)));
   for (const RunMetrics& run : runs) {
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   Flags flags;
   std::vector<std::string> paths;
   std::string output = "run.html";
-  flags.TakeArguments(paths);
+  flags.TakeArguments(paths, FileUse::kRunDirectory);
   AddOutput(flags, output);
   return RunProgram(argc, argv, kUsage, flags, [&] { return Run(paths, output); });
 }
