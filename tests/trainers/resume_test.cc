@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "framework/base/steady_time.h"
 #include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
 #include "tests/framework/base/same_bits.h"
@@ -216,6 +217,17 @@ TEST_F(ResumeTest, TheTimeLimitIsNotedAndEndsNothing) {
   std::raise(SIGINT);
   std::raise(SIGALRM);
   EXPECT_EQ(StopSignals::noted(), SIGINT);
+}
+
+// Time in which a process is stopped counts as that of its step, which the message of a deadline says.
+TEST(StopSignals, NoteWhenTheProcessGoesOn) {
+  const StopSignals signals;
+  EXPECT_EQ(StopSignals::went_on(), absl::InfinitePast());
+  const absl::Time before = SteadyNow();
+  std::raise(SIGCONT);
+  EXPECT_EQ(StopSignals::noted(), 0);
+  EXPECT_GE(StopSignals::went_on(), before);
+  EXPECT_LE(StopSignals::went_on(), SteadyNow());
 }
 
 TEST_F(ResumeTest, ASecondSignalEndsTheProgram) {

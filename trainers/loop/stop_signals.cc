@@ -7,19 +7,25 @@
 #include <iterator>
 
 #include "framework/base/check.h"
+#include "framework/base/steady_time.h"
 
 namespace belfry::trainers {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGALRM};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGALRM, SIGCONT};
 
 // Global, since a signal handler has no other state.
 std::atomic<int> noted_signal{0};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<int64_t> went_on_at{0};  // in nanoseconds of SteadyNow(); 0: never
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
 
 // A batch system sends SIGUSR1 to all processes of a job, and a launcher among them passes it on: so it may come twice.
 // The alarm may come when the run is stopping already.
 void Note(int signal) {
+  if (signal == SIGCONT) {
+    went_on_at = absl::ToUnixNanos(SteadyNow());
+    return;
+  }
   int none = 0;
   if (noted_signal.compare_exchange_strong(none, signal) || signal == SIGUSR1 || signal == SIGALRM) return;
   std::signal(signal, SIG_DFL);
@@ -36,6 +42,7 @@ void SetAlarm(absl::Duration after) {
 
 StopSignals::StopSignals(absl::Duration limit) : limited_(limit != absl::InfiniteDuration()) {
   noted_signal = 0;
+  went_on_at = 0;
   struct sigaction action {};
   action.sa_handler = &Note;
   // Interrupted system calls are restarted: the run polls the signal after its step.
@@ -57,6 +64,11 @@ StopSignals::~StopSignals() {
 }
 
 int StopSignals::noted() { return noted_signal.load(); }
+
+absl::Time StopSignals::went_on() {
+  const int64_t at = went_on_at.load();
+  return at == 0 ? absl::InfinitePast() : absl::FromUnixNanos(at);
+}
 
 std::string SignalName(int signal) {
   return signal == SIGINT    ? "SIGINT"

@@ -21,10 +21,13 @@ class StopSignals {
 
   // The signal received, or 0. Thread-safe.
   static int noted();
+  // When the process last went on after it was stopped (SIGSTOP, Ctrl-Z), as SteadyNow(); InfinitePast if it was not.
+  // Thread-safe.
+  static absl::Time went_on();
 
  private:
   const bool limited_;
-  struct sigaction previous_[5];  // the previous handlers
+  struct sigaction previous_[6];  // the previous handlers
 };
 
 // "SIGINT", "SIGTERM", "SIGUSR1"; SIGALRM is "the time limit".

@@ -189,6 +189,17 @@ absl::Status Export(const TrainingProgram& program, const ProgramRun& run, Sessi
   return absl::OkStatus();
 }
 
+// A step cannot tell time in which its process was stopped from time in which a device did not answer.
+absl::Status WithStop(const absl::Status& status, absl::Duration step_timeout) {
+  const absl::Time went_on = StopSignals::went_on();
+  const absl::Duration ago = SteadyNow() - went_on;
+  if (!absl::IsDeadlineExceeded(status) || went_on == absl::InfinitePast() || ago > step_timeout) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), "\nThis process was stopped (SIGSTOP, Ctrl-Z) until ",
+                                   absl::FormatDuration(absl::Trunc(ago, absl::Milliseconds(1))),
+                                   " ago, which counts; allow for that with --step_timeout"));
+}
+
 }  // namespace
 
 std::vector<NamedOutput> InputsOf(const models::Batch& batch, absl::string_view label) {
@@ -255,7 +266,7 @@ absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run) {
   options.tasks.step_timeout = run.session.timeout;
   const StopSignals signals(run.max_run_time);
   Trainer trainer(*made->session, made->step, *made->input, options);
-  RETURN_IF_ERROR(trainer.Run());
+  RETURN_IF_ERROR(WithStop(trainer.Run(), options.tasks.step_timeout));
   if (run.world.rank() != 0 || !options.resume.replay.empty()) return trainer.stopped();
   if (trainer.stopped() != 0 && run.stopped_text) {
     std::printf("%s\n", run.stopped_text(trainer.stopped(), trainer.steps()).c_str());
