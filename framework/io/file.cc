@@ -52,10 +52,17 @@ std::string FolderOf(const std::string& path) {
 // are several.
 std::string Beside(const std::string& path, int i) { return absl::StrCat(path, ".", getpid(), ".", i, ".tmp"); }
 
-// "; 4096 bytes are free there".
+// Renaming would replace the device or the pipe itself, and /dev/stdout by a file.
+bool IsWrittenInPlace(const std::string& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)) return true;
+  return absl::StartsWith(path, "/dev/") && !absl::StartsWith(path, "/dev/shm/");
+}
+
+// "; 4096 bytes are free there", unless the path is that of a device.
 std::string RoomBeside(absl::string_view path) {
   struct statvfs system {};
-  if (::statvfs(FolderOf(std::string(path)).c_str(), &system) != 0) return "";
+  if (IsWrittenInPlace(std::string(path)) || ::statvfs(FolderOf(std::string(path)).c_str(), &system) != 0) return "";
   const uint64_t free = static_cast<uint64_t>(system.f_bavail) * system.f_frsize;
   if (system.f_files > 0 && system.f_favail == 0) return "; no file may be added there: all inodes are in use";
   constexpr uint64_t kMuch = uint64_t{1} << 30;
@@ -134,13 +141,6 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes
 }
 
 namespace {
-
-// Renaming would replace the device or the pipe itself, and /dev/stdout by a file.
-bool IsWrittenInPlace(const std::string& path) {
-  struct stat found {};
-  if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)) return true;
-  return absl::StartsWith(path, "/dev/") && !absl::StartsWith(path, "/dev/shm/");
-}
 
 // The path that symbolic links lead to from `path`, as far as they go.
 absl::StatusOr<std::string> FollowLinks(std::string path) {

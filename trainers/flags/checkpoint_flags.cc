@@ -90,7 +90,11 @@ absl::StatusOr<std::optional<io::Checkpoint>> ChooseCheckpoint(const std::string
     return absl::InvalidArgumentError("--resume=always needs --train_dir, which holds the checkpoint");
   }
   ASSIGN_OR_RETURN(std::optional<io::Checkpoint> latest, trainers::FindCheckpoint(directory));
-  if (!latest.has_value() && resume == "always") return io::LoadLatestCheckpoint(CheckpointFolder(directory)).status();
+  if (!latest.has_value() && resume == "always") {
+    return absl::NotFoundError(absl::StrCat("--resume=always, but there is no checkpoint in ",
+                                            CheckpointFolder(directory),
+                                            "; begin the run with --resume=auto, or name its --train_dir"));
+  }
   if (!latest.has_value() || resume != "never") return latest;
   return absl::FailedPreconditionError(
       absl::StrCat("--resume=never, but there is ", latest->path, "; use another --train_dir, or empty this one"));

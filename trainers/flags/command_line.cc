@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
+#include "framework/io/utf8.h"
 
 namespace belfry::trainers {
 
@@ -50,6 +51,9 @@ std::string NameFlags(absl::string_view message, const Flags& flags) {
       {"fewer devices", "devices"},
       {"fewer threads of each", "threads_per_device"},
       {"fewer threads that read data", "data_threads"},
+      {"the data of then", "data_dir"},
+      {"the data of then", "data"},
+      {"the data of then", "csv"},
   };
   std::string text(message);
   for (const auto& [advice, flag] : kAdvice) {
@@ -63,13 +67,13 @@ std::string NameFlags(absl::string_view message, const Flags& flags) {
 // Prints the error, and returns the exit status. Memory may be short.
 int PrintError(const absl::Status& status, const Flags& flags) {
   if (!absl::IsResourceExhausted(status)) {
-    std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
+    std::fprintf(stderr, "Error: %s\n", io::Printable(NameFlags(status.ToString(), flags)).c_str());
     return EXIT_FAILURE;
   }
   absl::string_view text = status.message().empty() ? "out of memory, even for a message" : status.message();
   std::string named;
   try {
-    named = NameFlags(text, flags);
+    named = io::Printable(NameFlags(text, flags));
     text = named;
   } catch (const std::bad_alloc&) {  // without the flags, then
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
+#include "framework/io/utf8.h"
 #include "models/layers/views.h"
 #include "ops/array.h"
 #include "trainers/callbacks/progress.h"
@@ -122,7 +123,7 @@ absl::Status PictureProgram::Predict(Session& session) const {
       const float* const best = std::max_element(at, end);
       double sum = 0;
       for (const float* i = at; i < end; ++i) sum += std::exp(static_cast<double>(*i) - *best);
-      absl::PrintF("%s: %s, %.1f%%\n", *file++, data_.classes[best - at], 100 / sum);
+      absl::PrintF("%s: %s, %.1f%%\n", io::Printable(*file++), io::Printable(data_.classes[best - at]), 100 / sum);
     }
     return absl::OkStatus();
   };

@@ -13,6 +13,7 @@
 #include "framework/base/steady_time.h"
 #include "framework/data/resume.h"
 #include "framework/data/sampler.h"
+#include "framework/io/utf8.h"
 #include "models/towers/summaries.h"
 #include "ops/builtin_ops.h"
 #include "trainers/callbacks/metrics.h"
@@ -128,7 +129,7 @@ absl::Status PrintHeader(const TrainingProgram& program, const ProgramRun& run, 
   if (header.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string towers, TowerLines(run, made.step));
   if (run.training.quiet || run.world.rank() != 0) return absl::OkStatus();
-  std::printf("%s%s", header.c_str(), towers.c_str());
+  std::printf("%s%s", io::Printable(header).c_str(), towers.c_str());
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/status.h"
+#include "framework/io/utf8.h"
 #include "trainers/audit/check.h"
 #include "trainers/audit/compare.h"
 #include "trainers/audit/replayer.h"
@@ -37,9 +38,9 @@ constexpr int kDiffers = 2;
 // Prints what the check finds. Returns whether all is as it was recorded.
 bool PrintCheck(const RunRecord& run) {
   const CheckedRun checked = CheckRun(run);
-  absl::PrintF("%s: %s.\n", run.directory, checked.summary);
-  for (const std::string& note : checked.notes) absl::PrintF("  Note: %s.\n", note);
-  for (const std::string& problem : checked.problems) absl::PrintF("  DAMAGED: %s.\n", problem);
+  absl::PrintF("%s: %s.\n", io::Printable(run.directory), checked.summary);
+  for (const std::string& note : checked.notes) absl::PrintF("  Note: %s.\n", io::Printable(note));
+  for (const std::string& problem : checked.problems) absl::PrintF("  DAMAGED: %s.\n", io::Printable(problem));
   if (checked.problems.empty()) absl::PrintF("  All are as they were recorded.\n");
   return checked.problems.empty();
 }
@@ -71,7 +72,7 @@ absl::StatusOr<int> Audit(const std::vector<std::string>& arguments, int64_t ste
       directories.size() == 1 ? ReplayAround(runs[0], step, replayer) : CompareRuns(runs[0], runs[1], replayer);
   if (absl::IsCancelled(comparison.status())) return 128 + StopSignals::noted();
   RETURN_IF_ERROR(comparison.status());
-  absl::PrintF("%s", comparison->text);
+  absl::PrintF("%s", io::Printable(comparison->text));
   if (replayer.runs() > 0) absl::PrintF("Replays: %d.\n", replayer.runs());
   return comparison->same && intact ? 0 : kDiffers;
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
+#include "framework/io/utf8.h"
 #include "models/onnx/import.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/model_flags.h"
@@ -24,7 +25,7 @@ is not covered is an error that names the node.
 
 void Print(const char* what, const std::vector<models::ImportedEnd>& ends) {
   for (const models::ImportedEnd& end : ends) {
-    absl::PrintF("%s %s: %s %s\n", what, end.name, DTypeName(end.dtype), end.shape.ToString());
+    absl::PrintF("%s %s: %s %s\n", what, io::Printable(end.name), DTypeName(end.dtype), end.shape.ToString());
   }
 }
 

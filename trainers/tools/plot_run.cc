@@ -6,6 +6,7 @@
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/io/file.h"
+#include "framework/io/utf8.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/model_flags.h"
 #include "trainers/plots/plots.h"
@@ -33,7 +34,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& paths, const std::string
   ASSIGN_OR_RETURN(const std::vector<RunMetrics> runs, ReadRunMetrics(paths));
   RETURN_IF_ERROR(io::WriteFile(output, PlotPage(runs)));
   for (const RunMetrics& run : runs) {
-    absl::PrintF("%s: %s, last step %d%s\n", run.name, Counted(run.lines, "line"), run.last_step,
+    absl::PrintF("%s: %s, last step %d%s\n", io::Printable(run.name), Counted(run.lines, "line"), run.last_step,
                  run.torn ? "; the last line breaks off and is left out" : "");
   }
   absl::PrintF("Written to %s.\n", output);

@@ -79,6 +79,9 @@ TEST(File, ShortagesSayWhatToRaise) {
   EXPECT_THAT(std::string(error(ENOSPC).message()),
               testing::ContainsRegex(
                   "No space left on device; [0-9]+ bytes are free there(, so a quota may have been reached)?$"));
+  // The room of the file system that a device's name is in says nothing about the device.
+  EXPECT_EQ(SystemError("/dev/full", "cannot write", ENOSPC).message(),
+            "/dev/full: cannot write: No space left on device");
 }
 
 TEST(File, FoldersAreListed) {
