@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/io/checkpoint_directory.h"
 #include "models/layers/losses.h"
 #include "models/networks/mlp.h"
@@ -86,6 +87,26 @@ TEST_F(WarmStartTest, TakesWhatFits) {
     EXPECT_EQ(run.Value(name + "/Adam").ToDoubles()[0], 0) << name;
     EXPECT_EQ(run.Value(name + "/Adam_updates").scalar<int64_t>(), 0) << name;
   }
+}
+
+// Those of a deeper network, of which the shallow one takes a part.
+TEST_F(WarmStartTest, NamesTensorsThatNoVariableTakes) {
+  const std::string file = folder_ / "foreign.safetensors";
+  std::vector<io::NamedTensor> tensors = {
+      {"more/weights", Tensor::Zeros(DType::kFloat32, {2})}, {"more/weights/Adam", Tensor::Zeros(DType::kFloat32, {2})},
+      {"more/biases", Tensor::Zeros(DType::kFloat32, {2})},  {"squeeze", Tensor::Zeros(DType::kFloat32, {2})},
+      {"\x1Bx", Tensor::Zeros(DType::kFloat32, {2})},        {"epoch", Tensor::Zeros(DType::kInt64, {})}};
+  for (const std::string& name : names_) tensors.push_back({name, trained_.Value(name)});
+  ASSERT_EQ(io::WriteSafetensors(file, tensors), absl::OkStatus());
+  Classifier run(3);
+  ASSERT_EQ(run.session->RunTarget(run.step.initialize), absl::OkStatus());
+  EXPECT_EQ(ValueOf(WarmStart(*run.session, file)),
+            absl::StrCat("Weights: 4 variables from ", file,
+                         "; not used: 4 tensors, such as \\x1bx, more/biases, more/weights"));
+  folder_.Write("config.json", "{}");
+  EXPECT_THAT(ValueOf(WarmStart(*run.session, file)), HasSubstr("config.json is not read"));
+  // Slots and counters of our own training are none of them.
+  EXPECT_THAT(ValueOf(WarmStart(*run.session, folder_.path())), testing::Not(HasSubstr("not used")));
 }
 
 TEST_F(WarmStartTest, ByTheTrainer) {

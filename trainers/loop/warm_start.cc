@@ -1,5 +1,6 @@
 #include "trainers/loop/warm_start.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "framework/base/units.h"
 #include "framework/io/checkpoint_directory.h"
 #include "framework/io/safetensors.h"
+#include "framework/io/utf8.h"
 #include "framework/runtime/saver.h"
 #include "models/weights/foreign_weights.h"
 #include "optim/moving_average.h"
@@ -45,6 +47,26 @@ bool IsOfModel(const Variable& variable) {
          (variable.trainable() || variable.shape().rank() > 0);
 }
 
+// "; not used: 16 tensors, such as a, b, c": those of a model that has other variables. Scalars, and what belongs to
+// another tensor ("w/Momentum" to "w"), are of a training.
+std::string Unused(const HashMap<std::string, Tensor>& by_name, const HashSet<std::string>& variables) {
+  const auto belongs = [&](const std::string& name) {
+    for (size_t end = name.rfind('/'); end != name.npos && end > 0; end = name.rfind('/', end - 1)) {
+      if (by_name.contains(name.substr(0, end))) return true;
+    }
+    return false;
+  };
+  std::vector<std::string> names;
+  for (const auto& [name, value] : by_name) {
+    if (value.shape().rank() > 0 && !variables.contains(name) && !belongs(name)) names.push_back(name);
+  }
+  if (names.empty()) return "";
+  const std::string count = Counted(static_cast<int64_t>(names.size()), "tensor");
+  std::sort(names.begin(), names.end());
+  names.resize(std::min<size_t>(names.size(), 3));
+  return absl::StrCat("; not used: ", count, ", such as ", absl::StrJoin(names, ", "));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> WarmStart(Session& session, const std::string& path) {
@@ -72,12 +94,18 @@ absl::StatusOr<std::string> WarmStart(Session& session, const std::string& path)
                    Restore(session, file, taken, {.cast = true, .allow_missing = true, .allow_extra = true}));
   std::string text =
       absl::StrCat("Weights: ", Counted(static_cast<int64_t>(restored.restored.size()), "variable"), " from ", file);
-  if (others.empty()) return text;
+  absl::StrAppend(&text, Unused(by_name, seen));
+  std::error_code error;
+  const std::filesystem::path configuration = std::filesystem::path(path).replace_filename("config.json");
+  if (!std::filesystem::is_directory(path, error) && std::filesystem::exists(configuration, error)) {
+    absl::StrAppend(&text, "; ", configuration.string(), " is not read");
+  }
+  if (others.empty()) return io::Printable(text);
   const size_t more = others.size() > kNamesShown ? others.size() - kNamesShown : 0;
   others.resize(others.size() - more);
   absl::StrAppend(&text, "; as initialized: ", absl::StrJoin(others, "; "),
                   more == 0 ? "" : absl::StrCat(" and ", more, " more"));
-  return text;
+  return io::Printable(text);
 }
 
 }  // namespace belfry::trainers
