@@ -94,17 +94,17 @@ absl::StatusOr<std::string> WarmStart(Session& session, const std::string& path)
                    Restore(session, file, taken, {.cast = true, .allow_missing = true, .allow_extra = true}));
   std::string text =
       absl::StrCat("Weights: ", Counted(static_cast<int64_t>(restored.restored.size()), "variable"), " from ", file);
+  if (const size_t more = others.size() > kNamesShown ? others.size() - kNamesShown : 0; !others.empty()) {
+    others.resize(others.size() - more);
+    absl::StrAppend(&text, "; as initialized: ", absl::StrJoin(others, "; "),
+                    more == 0 ? "" : absl::StrCat(" and ", more, " more"));
+  }
   absl::StrAppend(&text, Unused(by_name, seen));
   std::error_code error;
   const std::filesystem::path configuration = std::filesystem::path(path).replace_filename("config.json");
   if (!std::filesystem::is_directory(path, error) && std::filesystem::exists(configuration, error)) {
     absl::StrAppend(&text, "; ", configuration.string(), " is not read");
   }
-  if (others.empty()) return io::Printable(text);
-  const size_t more = others.size() > kNamesShown ? others.size() - kNamesShown : 0;
-  others.resize(others.size() - more);
-  absl::StrAppend(&text, "; as initialized: ", absl::StrJoin(others, "; "),
-                  more == 0 ? "" : absl::StrCat(" and ", more, " more"));
   return io::Printable(text);
 }
 
