@@ -104,6 +104,8 @@ TEST_F(OutputFiles, AreDifferentFiles) {
   EXPECT_THAT(Error({"--model=notes", "--log=notes"}), HasSubstr("notes is also --model="));
   EXPECT_THAT(Error({"--model=new", "--log=./new"}), HasSubstr("new is also --model="));
   EXPECT_EQ(Error({"--model=new", "--log=other"}), "");
+  fs::create_symlink("/dev/null", File("device"));
+  EXPECT_EQ(Error({"--model=device", "--log=device"}), "");
   // Predictions are written for rows only.
   EXPECT_EQ(Error({"--data=t.csv", "--predictions=t.csv"}), "");
   EXPECT_THAT(Error({"--data=t.csv", "--predictions=t.csv", "--rows=notes"}), HasSubstr("is a file that is read"));

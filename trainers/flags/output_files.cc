@@ -80,8 +80,8 @@ bool ComesWith(const std::string& input, const std::string& output) {
   return text.ok() && absl::StrContains(*text, name);
 }
 
-// Why the program must not write `output`, with what the other is called; "" if it may. `run`: its --train_dir, whose
-// files are not data, wherever it lies.
+// The reason why the program must not write `output`, with what the other is called; "" if it may. `run`: its
+// --train_dir, whose files are not data, wherever it lies.
 std::string Conflict(const Named& output, const Named& other, const std::string& run) {
   std::error_code error;
   const bool exists = fs::exists(output.path, error);
@@ -122,7 +122,8 @@ absl::Status Flags::CheckOutputs() const {
   }
   for (const Named& output : outputs) {
     std::error_code error;
-    if (fs::is_directory(output.path, error)) continue;  // which no output can be
+    // A folder is refused where it is opened, and a device may be written for several flags.
+    if (fs::exists(output.path, error) && !fs::is_regular_file(output.path, error)) continue;
     for (const Named& other : others) {
       const std::string conflict = Conflict(output, other, run);
       if (conflict.empty()) continue;
