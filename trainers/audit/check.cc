@@ -87,7 +87,7 @@ void CheckLink(const std::string& folder, const char* name, const std::string& e
                                           target.string(), ", but ", expected, why));
 }
 
-// Where the last checkpoint has no record yet, its links may not have been made either.
+// The links to a checkpoint that has no record yet may not have been made either.
 void CheckLinks(const std::string& folder, const RunRecord& run, CheckedRun& checked) {
   if (run.last_checkpoint < 0 || run.last_checkpoint != run.last_save) return;
   const RecordedCheckpoint& last = run.checkpoints.at(run.last_checkpoint);

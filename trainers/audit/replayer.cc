@@ -112,8 +112,7 @@ absl::Status PlaceCheckpoint(const std::string& path, const std::string& directo
   return absl::UnavailableError(absl::StrCat("cannot copy ", path, " for a replay: ", error.message()));
 }
 
-// What a process that was started by fork(2) does instead of returning: it becomes the program, and ends when `parent`
-// does.
+// Turns a process that fork(2) has made into the program, which ends when `parent` does.
 [[noreturn]] void Become(const std::string& program, const std::vector<char*>& argv, const std::string& folder,
                          const std::string& output, pid_t parent) {
   const int input = ::open("/dev/null", O_RDONLY);

@@ -23,7 +23,7 @@ namespace belfry::trainers {
 using FlagValue = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::optional<int>*, absl::Duration*,
                                std::string*, std::vector<std::string>*>;
 
-// What a program does with the file or folder that a flag names.
+// The use that a program makes of the file or folder that a flag names.
 enum class FileUse : uint8_t { kNone, kReads, kWrites, kAppends, kRunDirectory };
 
 // The legal values of a flag, and how its value is recorded and compared.

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a chain says about the logs.
+// The records of logs in a chain.
 class RecordedLogs {
  public:
   void Add(absl::string_view kind, absl::string_view record, size_t line) {

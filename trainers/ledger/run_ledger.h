@@ -42,8 +42,8 @@ class RunLedger final : public Callback {
  public:
   explicit RunLedger(RunLedgerOptions options) : options_(std::move(options)) {}
 
-  // When a run resumes, its chain is cut back to the record of the checkpoint; without one it begins anew. What is not
-  // as it was recorded is: ResumeChain. OnStart calls it, unless it was called before the logs were cut back, which
+  // When a run resumes, its chain is cut back to the record of the checkpoint; without one it begins anew. Damage
+  // that it finds is recorded: ResumeChain. OnStart calls it, unless it was called before the logs were cut back, which
   // then are not known to be damaged.
   absl::Status Begin(TrainingState& state);
   absl::Status OnStart(TrainingState& state) override;

@@ -21,8 +21,8 @@ class StopSignals {
 
   // The signal received, or 0. Thread-safe.
   static int noted();
-  // When the process last went on after it was stopped (SIGSTOP, Ctrl-Z), as SteadyNow(); InfinitePast if it was not.
-  // Thread-safe.
+  // The time at which the process last went on after it was stopped (SIGSTOP, Ctrl-Z), as SteadyNow(); InfinitePast if
+  // it was not. Thread-safe.
   static absl::Time went_on();
 
  private:

@@ -452,7 +452,7 @@ class AuditReplays : public Audit {
     EXPECT_EQ(waitpid(child, &status, 0), child);
     return status;
   }
-  // Of the replay that is under way.
+  // The report of the replay that is under way.
   std::string Report() const {
     for (const auto& entry : fs::directory_iterator(File("tmp"))) return entry.path() / "report.jsonl";
     return File("none");
