@@ -122,8 +122,8 @@ Output Min(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = fals
 // log(sum(exp(x))), without overflow; floats only. Of no elements, minus infinity. Of elements that are all minus
 // infinity, too, with a gradient of 0: none of them has a share in the result.
 Output LogSumExp(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
-// The product; 1 without elements. Floats are multiplied in double. Differentiable once; the gradient of an element is
-// the product of all others, also where elements are 0, infinite or NaN.
+// The product; 1 without elements. Floats are multiplied in double. The gradient of an element is the product of all
+// others, also where elements are 0, infinite or NaN. A second derivative of n elements takes n^2 products.
 Output Prod(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
 // Logical or and logical and of bool elements; without elements, false and true.
 Output Any(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
@@ -144,7 +144,7 @@ Output ArgMax(OpScope scope, Output x, int axis, DType index_type = DType::kInt6
 Output ArgMin(OpScope scope, Output x, int axis, DType index_type = DType::kInt64);
 
 // The k largest elements along the last axis in descending order (NaN first, equal elements by index), and their int32
-// indices along that axis: both [..., k]. The values are differentiable once. Invalid Outputs after an error.
+// indices along that axis: both [..., k]. The values are differentiable. Invalid Outputs after an error.
 struct TopKOutputs {
   Output values, indices;
 };

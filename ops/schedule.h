@@ -1,7 +1,7 @@
 // Learning rates as functions of the step, computed by the same code in a node and on the host.
 //
-// Each op takes the step, an int64 scalar, and gives a float32 scalar, computed in double; none is differentiable.
-// Below, t is the step and N = decay_steps > 0. optim/schedule.h composes them.
+// Each op takes the step, an int64 scalar, and gives a float32 scalar, computed in double. Gradients flow to a
+// rate that is an input. Below, t is the step and N = decay_steps > 0. optim/schedule.h composes them.
 #pragma once
 
 #include "absl/status/statusor.h"

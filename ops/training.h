@@ -4,8 +4,8 @@
 // slots and a dense gradient have one shape; float16 and bfloat16 are computed in float32 and rounded when stored. The
 // learning rate is a float32 scalar input, so that a schedule is part of the graph; every other hyper-parameter is an
 // attribute. `weight_decay` adds weight_decay * variable to the gradient, which is L2 regularisation, except in
-// ApplyAdamW. Each update returns the variable after the update; none is differentiable. A NaN in a gradient reaches
-// the variable.
+// ApplyAdamW. Each update returns the variable after the update; a gradient that would flow through one is an error. A
+// NaN in a gradient reaches the variable.
 //
 // In the formulas, v is the variable, g its gradient (including weight decay) and lr the learning rate.
 #pragma once
@@ -36,7 +36,7 @@ struct Gradient {
 // Adds up the rows of equal indices, in ascending order of their positions: a sparse gradient as Gradient wants it,
 // from rows [K, ...] and indices [K] with duplicates. The sum stands at the first position of its index; the others
 // have index -1 and zeros, as rows of negative indices have. 16-bit types are added up in float32. GPUs add up groups
-// of 16 to 256 rows first. Not differentiable.
+// of 16 to 256 rows first. A gradient that would flow through it is an error.
 Gradient SumRows(OpScope scope, Output rows, Output indices);
 
 // The means over towers instead of sums: row k is from tower towers[k], in [0, N) and ascending, and
@@ -156,7 +156,7 @@ Output Increment(OpScope scope, const Variable& counter);
 // The Euclidean norm of all elements of one or more tensors of one dtype, a scalar of `dtype`: float32 or float64. Sums
 // are kept in double, over chunks of a fixed size. Elements are scaled where their squares would overflow or vanish, so
 // the norm of finite elements is infinite only if it exceeds the largest number of `dtype`; that of float32 tensors
-// always fits in a float64.
+// always fits in a float64. Its gradient is x / norm, and 0 where the norm is 0.
 Output GlobalNorm(OpScope scope, absl::Span<const Output> tensors, DType dtype = DType::kFloat32);
 // Scales x by clip_norm / norm if the norm exceeds clip_norm, which must be positive. `norm` is a float32 or float64
 // scalar; if it is not finite, the result is all NaN.

@@ -140,6 +140,8 @@ struct OpDef {
   // Null: one per element of the largest input or output. Kernels of nodes with few are made for one thread.
   FlopsFunction flops = {};
   GradientFunction gradient = {};  // null: set not_differentiable too, or Gradients() fails at this op
+  // Gradients() takes the op's derivatives for 0 and says nothing: set it only where they are, since the op is
+  // piecewise constant. An op that has others, and no rule for them, is left without both.
   bool not_differentiable = false;
   OpRole role = OpRole::kNone;
   // Each output element depends only on the input elements at its position (with broadcasting), and so does each

@@ -69,6 +69,7 @@ absl::StatusOr<std::vector<Shape>> SameAsAll(const ShapeArgs& args);
 GradientFunction NoGradient(std::string why);
 inline constexpr char kByThePass[] =
     "the fusion pass creates it after gradients are taken; differentiate the ops that it replaces";
+inline constexpr char kOfUpdates[] = "it serves updates of variables, through which no gradient flows";
 // The gradient rule of an op that is itself a gradient.
 GradientFunction NoSecondDerivative();
 

@@ -85,6 +85,52 @@ Attrs SameAxes(const Node& node) {
   return {{"axes", node.attrs().Ints("axes")}, {"keep_dims", node.attrs().Bool("keep_dims")}};
 }
 
+// Rows of the factors of each product, [..., n]: the reduced axes come last, as one.
+struct FactorRows {
+  std::vector<int64_t> order, inverse;  // of the axes
+  int64_t kept = 0;                     // axes that stay
+
+  explicit FactorRows(const Node& node) {
+    const int rank = node.input(0).shape().rank();
+    const std::vector<bool> reduced = ReducedAxes(node.attrs().Ints("axes"), rank).value();
+    inverse.resize(static_cast<size_t>(rank));
+    for (const bool last : {false, true}) {
+      for (int axis = 0; axis < rank; ++axis) {
+        if (reduced[axis] != last) continue;
+        inverse[static_cast<size_t>(axis)] = static_cast<int64_t>(order.size());
+        order.push_back(axis);
+      }
+      if (!last) kept = static_cast<int64_t>(order.size());
+    }
+  }
+  Output Of(const Scope& scope, Output x) const {
+    const Output ordered = Transpose(scope, x, order);
+    const int64_t rank = static_cast<int64_t>(order.size());
+    return kept == rank ? ExpandDims(scope, ordered, -1) : MergeAxes(scope, ordered, kept, rank - 1);
+  }
+  Output Back(const Scope& scope, Output rows, Output x) const {
+    return Transpose(scope, ReshapeLike(scope, rows, Transpose(scope, x, order)), inverse);
+  }
+};
+
+// dx[i] = dy P[i], where P[i] is the product of row i of a matrix that holds the factors in each row and 1 on its
+// diagonal. So it is for every factor, be it 0, and has all further derivatives, each of n times as many elements.
+std::vector<Output> ProdGradGradient(const Scope& scope, const Node& node, absl::Span<const Output> ddx) {
+  const Output x = node.input(0), dy = node.input(1);
+  const FactorRows rows(node);
+  const Output factors = rows.Of(scope, x);
+  const Output index = Cumsum(scope, Cast(scope, OnesLike(scope, factors), DType::kInt64), -1);
+  const Output diagonal = Equal(scope, ExpandDims(scope, index, -1), ExpandDims(scope, index, -2));
+  const Output one = Fill(scope, {}, 1, x.dtype()), zero = Fill(scope, {}, 0, x.dtype());
+  const Output matrix = Select(scope, diagonal, one, ExpandDims(scope, factors, -2));
+  const Output slope = Mul(scope, ddx[0], scope.Add("SumGrad", {dy, x}, SameAxes(node)));
+  const Attrs along = {{"axes", std::vector<int64_t>{-1}}};
+  const Output others = scope.Add("ProdGrad", {matrix, rows.Of(scope, slope)}, along);
+  const Output dfactors = Sum(scope, Select(scope, diagonal, zero, others), -2);
+  const Output products = rows.Back(scope, scope.Add("Prod", {matrix}, along), x);
+  return {rows.Back(scope, dfactors, x), scope.Add("Sum", {Mul(scope, ddx[0], products)}, SameAxes(node))};
+}
+
 OpDef ReductionOp(absl::string_view name, absl::Span<const DType> types, std::vector<KernelDef> kernels) {
   return {.name = std::string(name),
           .inputs = {{.name = "x"}},
@@ -151,7 +197,7 @@ void RegisterExtremes(OpRegistry& registry) {
   prod_grad.inputs = {{.name = "x"}, {.name = "dy"}};
   prod_grad.outputs = {{.name = "dx"}};
   prod_grad.shape = SameShape;
-  prod_grad.not_differentiable = true;
+  prod_grad.gradient = ProdGradGradient;
   registry.Add(std::move(prod));
   registry.Add(std::move(prod_grad));
 

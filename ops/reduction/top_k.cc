@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "ops/array.h"
 #include "ops/common/index_type_impl.h"
 #include "ops/elementwise/define_impl.h"
 #include "ops/math.h"
@@ -86,6 +87,16 @@ absl::StatusOr<Kernel> MakeTopKGrad(const KernelSpec& spec) {
   }};
 }
 
+std::vector<Output> TopKGradGradient(const Scope& scope, const Node& node, absl::Span<const Output> ddx) {
+  const Output dy = node.input(0), indices = node.input(1);
+  const int rank = dy.shape().rank();
+  if (rank == 1) return {Gather(scope, ddx[0], indices), Output(), Output()};
+  const Output columns = MergeAxes(scope, indices, 0, rank - 2);
+  const Output rows = Cumsum(scope, OnesLike(scope, columns), 0, {.exclusive = true});
+  const Output values = GatherND(scope, MergeAxes(scope, ddx[0], 0, rank - 2), Stack(scope, {rows, columns}, -1));
+  return {ReshapeLike(scope, values, dy), Output(), Output()};
+}
+
 template <class T, class Index>
 Kernel InTopKKernel(int64_t rows, int64_t classes, int64_t k) {
   return Kernel{[=](const KernelContext& context) {
@@ -158,7 +169,7 @@ void RegisterTopK(OpRegistry& registry) {
                 .shape = [](const ShapeArgs& args) -> absl::StatusOr<std::vector<Shape>> {
                   return std::vector<Shape>{args.inputs[2]};
                 },
-                .not_differentiable = true,
+                .gradient = TopKGradGradient,
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeTopKGrad<typename decltype(tag)::type>; })});
   registry.Add({.name = "InTopK",

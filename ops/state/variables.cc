@@ -5,6 +5,7 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "ops/common/compute_impl.h"
+#include "ops/common/op_rules_impl.h"
 #include "ops/elementwise/functors.h"
 #include "ops/only_if.h"
 #include "ops/state.h"
@@ -75,7 +76,7 @@ OpDef UpdateOp(absl::string_view name, absl::Span<const DType> types, std::vecto
           .outputs = {{.name = "updated", .ref = true}},
           .types = {{"T", types}},
           .shape = AssignShape,
-          .not_differentiable = true,
+          .gradient = NoGradient(kOfUpdates),
           .stateful = true,
           .kernels = Conditional(std::move(kernels), 2)};
 }

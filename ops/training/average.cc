@@ -1,4 +1,5 @@
 #include "framework/base/status.h"
+#include "ops/common/op_rules_impl.h"
 #include "ops/only_if.h"
 #include "ops/training.h"
 #include "ops/training/training_ops.h"
@@ -43,7 +44,7 @@ void RegisterAverageOps(OpRegistry& registry) {
        .types = {{"T", kFloatTypes}},
        .attrs = {{"decay", 0.999}, {"use_step", true}},
        .shape = AverageShape,
-       .not_differentiable = true,
+       .gradient = NoGradient(kOfUpdates),
        .elementwise = true,
        .stateful = true,
        .kernels = Conditional(Kernels<float, double, Half, BFloat16>(

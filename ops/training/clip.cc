@@ -1,4 +1,6 @@
 #include "absl/strings/str_cat.h"
+#include "ops/array.h"
+#include "ops/math.h"
 #include "ops/training.h"
 #include "ops/training/norm_impl.h"
 #include "ops/training/training_ops.h"
@@ -57,6 +59,29 @@ absl::StatusOr<Kernel> MakeClipToNorm(const KernelSpec& spec) {
   }};
 }
 
+// dy x / norm, or 0 where the norm is 0.
+std::vector<Output> GlobalNormGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+  const Output norm = node.output(0), one = OnesLike(scope, norm);
+  const Output size = Select(scope, Greater(scope, norm, ZerosLike(scope, norm)), norm, one);
+  std::vector<Output> dx;
+  for (const Output& x : node.inputs()) {
+    const Output unit = Div(scope, Cast(scope, x, norm.dtype()), size);
+    dx.push_back(Cast(scope, Mul(scope, unit, dy[0]), x.dtype()));
+  }
+  return dx;
+}
+
+// y = x clip_norm / norm where the norm is larger than that, else x.
+std::vector<Output> ClipToNormGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+  const Output norm = node.input(1);
+  const double clip_norm = node.attrs().Float("clip_norm");
+  const Output clips = Greater(scope, norm, Fill(scope, {}, clip_norm, norm.dtype()));
+  const Output size = Select(scope, clips, norm, OnesLike(scope, norm));
+  const Output products = Cast(scope, Mul(scope, dy[0], node.output(0)), norm.dtype());
+  const Output slope = Neg(scope, Div(scope, Sum(scope, products), size));
+  return {ClipToNorm(scope, dy[0], norm, clip_norm), Select(scope, clips, slope, ZerosLike(scope, norm))};
+}
+
 }  // namespace
 
 Output GlobalNorm(OpScope scope, absl::Span<const Output> tensors, DType dtype) {
@@ -73,7 +98,7 @@ void RegisterClipOps(OpRegistry& registry) {
                 .outputs = {{.name = "norm", .type = "N"}},
                 .types = {{"T", kFloatTypes}, {"N", kWideFloatTypes}},
                 .shape = NormShape,
-                .not_differentiable = true,
+                .gradient = GlobalNormGradient,
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeGlobalNorm<typename decltype(tag)::type>; })});
   registry.Add({.name = "ClipToNorm",
@@ -82,7 +107,7 @@ void RegisterClipOps(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}, {"N", kWideFloatTypes}},
                 .attrs = {{"clip_norm", 0.0, true}},
                 .shape = ClipShape,
-                .not_differentiable = true,
+                .gradient = ClipToNormGradient,
                 .elementwise = true,
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(

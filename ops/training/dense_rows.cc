@@ -7,6 +7,7 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "ops/common/index_type_impl.h"
+#include "ops/common/op_rules_impl.h"
 #include "ops/training.h"
 #include "ops/training/training_ops.h"
 #include "ops/training/update_impl.h"
@@ -98,7 +99,7 @@ void RegisterDenseRowsOps(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}, {"Tindices", kIndexTypes}},
                 .attrs = {{"rows", int64_t{0}, true}},
                 .shape = DenseRowsShape,
-                .not_differentiable = true,
+                .gradient = NoGradient(kOfUpdates),
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeDenseRows<typename decltype(tag)::type>; })});
   registry.Add({.name = "TouchedIndices",

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/tensor.h"
+#include "ops/common/op_rules_impl.h"
 #include "ops/training/norm_impl.h"
 #include "ops/training/training_ops.h"
 
@@ -53,7 +54,7 @@ void RegisterL2Losses(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = {{"factors", Tensor(), true}},
                 .shape = SumShape,
-                .not_differentiable = true,
+                .gradient = NoGradient(kByThePass),
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeL2Losses<typename decltype(tag)::type>; })});
 }

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "ops/common/op_rules_impl.h"
 #include "ops/training.h"
 #include "ops/training/training_ops.h"
 #include "ops/training/update_impl.h"
@@ -102,7 +103,7 @@ void RegisterLossScaleOps(OpRegistry& registry) {
        .types = {{"T", kScaleType}},
        .attrs = {{"factor", 2.0}, {"min_scale", 1.0}, {"max_scale", 16777216.0}, {"growth_interval", int64_t{2000}}},
        .shape = ScaleShape,
-       .not_differentiable = true,
+       .gradient = NoGradient(kOfUpdates),
        .stateful = true,
        .kernels = {{"CPU", DType::kFloat32, &MakeLossScale}}});
 }

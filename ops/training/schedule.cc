@@ -96,14 +96,21 @@ OpDef RateOpDef(const CurveDef& curve) {
       return absl::OkStatus();
     }};
   };
-  return {.name = std::string(curve.op),
-          .inputs = inputs,
-          .outputs = {{.name = "rate", .type = "float32"}},
-          .types = {{"T", kStepType}},
-          .attrs = curve.attrs,
-          .shape = check,
-          .not_differentiable = true,
-          .kernels = {{"CPU", DType::kInt64, factory}}};
+  OpDef op{.name = std::string(curve.op),
+           .inputs = inputs,
+           .outputs = {{.name = "rate", .type = "float32"}},
+           .types = {{"T", kStepType}},
+           .attrs = curve.attrs,
+           .shape = check,
+           .not_differentiable = !curve.scales,
+           .kernels = {{"CPU", DType::kInt64, factory}}};
+  if (curve.scales) {  // the rate by a factor
+    op.gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> dy) -> std::vector<Output> {
+      const Attrs attrs = {{"start", node.attrs().Float("start")}, {"warmup_steps", node.attrs().Int("warmup_steps")}};
+      return {Output(), scope.Add("WarmUpRate", {node.input(0), dy[0]}, attrs)};
+    };
+  }
+  return op;
 }
 
 }  // namespace

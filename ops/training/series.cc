@@ -10,7 +10,9 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "framework/collective/tower_tree.h"
+#include "ops/array.h"
 #include "ops/common/compute_impl.h"
+#include "ops/common/op_rules_impl.h"
 #include "ops/training.h"
 #include "ops/training/training_ops.h"
 
@@ -165,7 +167,7 @@ void RegisterSeriesOps(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}, {"Tsums", kSumTypes}},
                 .attrs = {{"series", int64_t{0}, true}},
                 .shape = AddToSeriesShape,
-                .not_differentiable = true,
+                .gradient = NoGradient(kOfUpdates),
                 .stateful = true,
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeAddToSeries<typename decltype(tag)::type>; })});
@@ -174,7 +176,7 @@ void RegisterSeriesOps(OpRegistry& registry) {
                 .outputs = {{.name = "updated", .ref = true}},
                 .types = {{"T", kSumTypes}},
                 .shape = DivideSeriesShape,
-                .not_differentiable = true,
+                .gradient = NoGradient(kOfUpdates),
                 .stateful = true,
                 .kernels = Kernels<float, double>(
                     "CPU", [](auto tag) { return &MakeDivideSeries<typename decltype(tag)::type>; })});
@@ -184,18 +186,21 @@ void RegisterSeriesOps(OpRegistry& registry) {
       .outputs = {{.name = "updated", .ref = true}},
       .types = {{"T", kAnyType}},
       .shape = AssignRowShape,
-      .not_differentiable = true,
+      .gradient = NoGradient(kOfUpdates),
       .stateful = true};
   for (const DType dtype : kAllDTypes) assign_row.kernels.push_back({"CPU", dtype, &MakeAssignRow});
   registry.Add(std::move(assign_row));
-  registry.Add({.name = "TotalWeight",
-                .inputs = {{.name = "weights"}},
-                .outputs = {{.name = "total", .type = "float64"}},
-                .types = {{"T", kWeightTypes}},
-                .attrs = {{"message", std::string(), true}},
-                .shape = TotalWeightShape,
-                .not_differentiable = true,
-                .kernels = {{"CPU", DType::kFloat32, &MakeTotalWeight}}});
+  registry.Add(
+      {.name = "TotalWeight",
+       .inputs = {{.name = "weights"}},
+       .outputs = {{.name = "total", .type = "float64"}},
+       .types = {{"T", kWeightTypes}},
+       .attrs = {{"message", std::string(), true}},
+       .shape = TotalWeightShape,
+       .gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> dy) -> std::vector<Output> {
+         return {BroadcastLike(scope, Cast(scope, dy[0], node.input(0).dtype()), node.input(0))};
+       },
+       .kernels = {{"CPU", DType::kFloat32, &MakeTotalWeight}}});
 }
 
 }  // namespace belfry::ops

@@ -9,6 +9,7 @@
 #include "framework/collective/tower_tree.h"
 #include "ops/common/compute_impl.h"
 #include "ops/common/index_type_impl.h"
+#include "ops/common/op_rules_impl.h"
 #include "ops/training.h"
 #include "ops/training/training_ops.h"
 
@@ -219,7 +220,7 @@ void RegisterSumRowsOps(OpRegistry& registry) {
                 .outputs = {{.name = "means"}, {.name = "kept", .type = "Tindices"}},
                 .types = {{"T", kFloatTypes}, {"Tindices", kIndexTypes}},
                 .shape = MeanRowsShape,
-                .not_differentiable = true,
+                .gradient = NoGradient(kOfUpdates),
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeMeanRows<typename decltype(tag)::type>; })});
   registry.Add({.name = "SumRows",
@@ -227,7 +228,7 @@ void RegisterSumRowsOps(OpRegistry& registry) {
                 .outputs = {{.name = "sums"}, {.name = "kept", .type = "Tindices"}},
                 .types = {{"T", kFloatTypes}, {"Tindices", kIndexTypes}},
                 .shape = SumRowsShape,
-                .not_differentiable = true,
+                .gradient = NoGradient(kOfUpdates),
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeSumRows<typename decltype(tag)::type>; })});
 }

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "ops/common/op_rules_impl.h"
 #include "ops/only_if.h"
 #include "ops/training/update_impl.h"
 
@@ -47,7 +48,7 @@ OpDef Define(absl::string_view name, std::vector<ArgDef> args, std::vector<AttrD
           .outputs = {{.name = "updated", .ref = true}},
           .types = {{"T", kFloatTypes}},
           .attrs = std::move(attrs),
-          .not_differentiable = true,
+          .gradient = NoGradient(kOfUpdates),
           .stateful = true,
           .kernels = Conditional(std::move(kernels), fixed)};
 }

@@ -194,7 +194,16 @@ std::vector<OpCase> ClipCases() {
     return Arrays{norm};
   };
   many.gradient = false;
-  return {clip, many};
+  std::vector<OpCase> cases = {clip, many};
+  for (const double limit : {0.5, 100.0}) {
+    OpCase wide{.name = limit < 1 ? "ClipToWideNorm" : "BelowWideNorm", .inputs = {{{3, 5}}, {{7}}}};
+    wide.build = [limit](const Scope& scope, const Ins& in) {
+      const Output norm = ops::GlobalNorm(scope, in, DType::kFloat64);
+      return Outs{ops::ClipToNorm(scope, in[0], norm, limit), norm};
+    };
+    cases.push_back(wide);
+  }
+  return cases;
 }
 
 // Updates of rows 2 and 0 of 4; row 3 of the gradient is skipped.

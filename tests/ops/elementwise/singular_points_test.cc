@@ -2,10 +2,13 @@
 #include <cmath>
 
 #include "framework/graph/gradients.h"
+#include "framework/graph/variable.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "ops/state.h"
+#include "ops/training.h"
 #include "tests/ops/harness/special_values.h"
 #include "tests/ops/harness/value.h"
 
@@ -55,6 +58,48 @@ TEST_F(SingularPoints, SecondDerivativesOfPow) {
   const std::vector<double> mixed = Values(Gradient(slope, b));
   EXPECT_NEAR(mixed[1], 0.5, 1e-12);
   EXPECT_NEAR(mixed[2], 9 + 27 * std::log(3), 1e-9);
+}
+
+// Of x1 x2 x3 the second derivatives with respect to two different factors are the third, so those of the sum of the
+// slopes are the sums of the other two; and those of that sum are 2 everywhere.
+TEST_F(SingularPoints, SecondDerivativesOfProducts) {
+  for (const std::vector<double>& at :
+       {std::vector<double>{1, 2, 3}, {0, 2, 3}, {0, 2, 0}, {0, 0, 0}, {-1, 1e200, 4}}) {
+    const Output x = Of(at);
+    const Output second = Gradient(Gradient(Prod(scope_, x), x), x);
+    ExpectValues(Values(second), {at[1] + at[2], at[0] + at[2], at[0] + at[1]}, 1e-12);
+    ExpectValues(Values(Gradient(second, x)), {2, 2, 2}, 1e-12);
+  }
+  const Output x = Of({1, 2, 3});
+  const Output y = Add(scope_, Sum(scope_, Mul(scope_, x, Square(scope_, x))), Prod(scope_, x));
+  ExpectValues(Values(Gradient(Gradient(y, x), x)), {11, 16, 21}, 1e-12);
+}
+
+TEST_F(SingularPoints, SecondDerivativesOfTheLargest) {
+  const Output x = Const(scope_, Tensor::Of<double>({1, 5, 3, 4, 0, 2}, {2, 3}));
+  const Output top = TopK(scope_, x, 2).values;
+  const Output slope = Gradient(Mul(scope_, top, Square(scope_, top)), x);
+  ExpectValues(Values(Gradient(slope, x)), {0, 30, 18, 24, 0, 12});
+  ExpectValues(Values(Gradient(top, x)), {0, 1, 1, 1, 0, 1});
+}
+
+// x / |x| where the norm of all tensors is not 0; the second derivative along (1, 1) is ((y y - x y), (x x - x y)) /
+// |x|^3.
+TEST_F(SingularPoints, GlobalNorm) {
+  const Output x = Of({3, 4}), norm = GlobalNorm(scope_, {x}, DType::kFloat64);
+  ExpectValues(Values(Gradient(Add(scope_, Sum(scope_, Square(scope_, x)), norm), x)), {6.6, 8.8}, 1e-12);
+  ExpectValues(Values(Gradient(Gradient(norm, x), x)), {4 / 125., -3 / 125.}, 1e-12);
+  const Output zero = Of({0, 0});
+  ExpectValues(Values(Gradient(GlobalNorm(scope_, {zero}, DType::kFloat64), zero)), {0, 0});
+}
+
+// The rest of an update of a variable is not differentiated: such a path is an error, though another one is not.
+TEST_F(SingularPoints, NoGradientThroughUpdates) {
+  const Variable variable = GetVariable(scope_, "v", {2}, ZerosInitializer(), {DType::kFloat64});
+  const Output x = Of({3, 4});
+  const Output y = Add(scope_, Square(scope_, x), Assign(scope_, variable, x));
+  EXPECT_THAT(Gradients(scope_, {y}, {x}).status(),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("op type: Assign")));
 }
 
 TEST_F(SingularPoints, CrossEntropyOfInfiniteLogits) {

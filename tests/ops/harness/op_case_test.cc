@@ -1,9 +1,11 @@
 // The checks that every OpCase must pass.
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/parallel.h"
 #include "framework/graph/gradients.h"
+#include "ops/math.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/ops/cases/cases.h"
 #include "tests/ops/harness/op_case_fixture.h"
@@ -86,6 +88,33 @@ TEST_P(OpWithGradientTest, GradientIsThatOfFiniteDifferences) {
   EXPECT_EQ(CheckGradients(instance.scope(), ys, instance.Differentiable(op_case()), instance.feeds, evaluate,
                            {.tolerance = 1e-6 * op_case().gradient_tolerance}),
             absl::OkStatus());
+}
+
+// Ops may have no second derivative, but those that have one must have all of it: no term is left out without an error.
+TEST_P(OpWithGradientTest, SecondDerivativeIsThatOfFiniteDifferencesOrRefused) {
+  ASSERT_OK_AND_ASSIGN(auto instance, MakeInstance(op_case(), DType::kFloat64, own_shapes()));
+  const std::vector<Output> xs = instance.Differentiable(op_case());
+  std::vector<Output> ys;
+  GradientOptions options;
+  for (const Output& y : instance.outs) {
+    if (y.dtype() != DType::kFloat64) continue;
+    // A slope that depends on y, so that the gradient op's derivative with respect to that is tried, too.
+    ys.push_back(y);
+    options.grad_ys.push_back(ops::Sin(instance.scope(), y));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto dx, Gradients(instance.scope(), ys, xs, options));
+  std::vector<Output> slopes;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    if (dx[i].valid()) slopes.push_back(dx[i]);
+    slopes.push_back(ops::Square(instance.scope(), xs[i]));  // a path to each x
+  }
+  const auto evaluate = [](absl::Span<const Output> fetches, const FeedList& feeds) {
+    return Evaluate(fetches, feeds);
+  };
+  const absl::Status status = CheckGradients(instance.scope(), slopes, xs, instance.feeds, evaluate,
+                                             {.tolerance = 1e-5 * op_case().gradient_tolerance});
+  if (absl::StrContains(status.message(), "No gradient defined for operation")) return;
+  EXPECT_EQ(status, absl::OkStatus());
 }
 
 TEST_P(OpWithNarrowGradientTest, GradientInEveryTypeIsThatInDouble) {
