@@ -60,7 +60,9 @@ ElementCodeFactory MapOfFirst(std::string function) {
 }
 
 std::optional<ElementCode> CastCode(const KernelSpec& spec) {
-  return ElementCode{.function = absl::StrCat("ConvertTo<", ComputeType(spec.outputs[0].dtype), ">{}"),
+  const DType to = spec.outputs[0].dtype;
+  const bool narrow = to == DType::kFloat16 || to == DType::kBFloat16;
+  return ElementCode{.function = narrow ? "ToSixteenBits{}" : absl::StrCat("ConvertTo<", ComputeType(to), ">{}"),
                      .operands = {0}};
 }
 
@@ -126,6 +128,9 @@ constexpr absl::string_view kHelpers = R"(
 namespace belfry::ops {
 template <class To> struct ConvertTo {
   template <class From> To operator()(From x) const { return ConvertNumber<To>(x); }
+};
+struct ToSixteenBits {  // rounded once, when it is stored
+  template <class From> float operator()(From x) const { return RoundToOdd(x); }
 };
 template <class T> struct Sum {
   template <class... Rest> T operator()(T all, Rest... rest) const {

@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "framework/base/half.h"
 #include "framework/base/memory/hash_table.h"
+#include "framework/base/numeric/round_to_odd.h"
 #include "framework/base/status.h"
 #include "framework/io/checksum.h"
 
@@ -75,7 +76,7 @@ void VisitFloat(DType dtype, Function function) {
   }
 }
 
-// The tensor in another floating-point type, rounded to nearest. float64 goes to 16 bits by float32. Sets `overflow` to
+// The tensor in another floating-point type, rounded to nearest. Sets `overflow` to
 // the index of a finite number that the type cannot hold, or leaves it as it is.
 Tensor Cast(const Tensor& from, DType dtype, std::optional<int64_t>& overflow) {
   Tensor to(dtype, from.shape());
@@ -86,6 +87,7 @@ Tensor Cast(const Tensor& from, DType dtype, std::optional<int64_t>& overflow) {
       constexpr bool kBothWide = std::is_arithmetic_v<In> && std::is_arithmetic_v<Out>;
       std::transform(from.data<In>(), from.data<In>() + from.elements(), to.data<Out>(), [](In x) {
         if constexpr (kBothWide) return static_cast<Out>(x);
+        if constexpr (std::is_arithmetic_v<In>) return static_cast<Out>(RoundToOdd(x));
         return static_cast<Out>(static_cast<float>(x));
       });
       for (int64_t i = 0; i < from.elements() && !overflow.has_value(); ++i) {

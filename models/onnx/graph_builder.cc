@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/half.h"
+#include "framework/base/numeric/round_to_odd.h"
 #include "models/onnx/graph_builder_impl.h"
 
 namespace belfry::onnx {
@@ -40,8 +41,8 @@ Tensor NumberOf(double value, DType dtype) {
   switch (dtype) {
     case DType::kFloat32: return Tensor::Scalar(static_cast<float>(value));
     case DType::kFloat64: return Tensor::Scalar(value);
-    case DType::kFloat16: return Tensor::Scalar(Half(static_cast<float>(value)));
-    case DType::kBFloat16: return Tensor::Scalar(BFloat16(static_cast<float>(value)));
+    case DType::kFloat16: return Tensor::Scalar(Half(RoundToOdd(value)));
+    case DType::kBFloat16: return Tensor::Scalar(BFloat16(RoundToOdd(value)));
     case DType::kInt32: return Tensor::Scalar(static_cast<int32_t>(value));
     case DType::kInt64: return Tensor::Scalar(static_cast<int64_t>(value));
     case DType::kUInt8: return Tensor::Scalar(static_cast<uint8_t>(value));

@@ -1,3 +1,4 @@
+#include "framework/base/numeric/round_to_odd.h"
 #include "framework/base/status.h"
 #include "ops/copy/convert.h"
 #include "ops/copy/copy_ops.h"
@@ -20,10 +21,17 @@ absl::StatusOr<Kernel> MakeZeros(const KernelSpec& spec) { return FillKernel(spe
 absl::StatusOr<Kernel> MakeOnes(const KernelSpec& spec) { return FillKernel(spec, 1); }
 
 template <class T>
+BELFRY_GPU gpu::Stored<T> ElementOf(RangeMath<T> value) {
+  if constexpr (gpu::kIsSixteenBit<T>) {
+    return gpu::Narrow<T>(RoundToOdd(value));
+  } else {
+    return ConvertNumber<T>(value);
+  }
+}
+
+template <class T>
 absl::Status Count(Stream& stream, int64_t n, RangeMath<T> start, RangeMath<T> delta, gpu::Stored<T>* y) {
-  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
-    y[i] = gpu::Narrow<T>(ConvertNumber<gpu::Compute<T>>(RangeElement(start, delta, i)));
-  });
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) { y[i] = ElementOf<T>(RangeElement(start, delta, i)); });
 }
 
 template <class T>

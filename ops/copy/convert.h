@@ -1,5 +1,5 @@
-// Conversions between element types, defined for every value, for CPUs and GPUs. Conversions of the 16-bit floats go
-// through float: ops/copy/convert_impl.h.
+// Conversions between element types, defined for every value, for CPUs and GPUs. Those of the 16-bit floats are in
+// ops/copy/convert_impl.h.
 #pragma once
 
 #include <cmath>

@@ -4,11 +4,12 @@
 #include <type_traits>
 
 #include "framework/base/half.h"
+#include "framework/base/numeric/round_to_odd.h"
 #include "ops/copy/convert.h"
 
 namespace belfry::ops {
 
-// ConvertNumber, extended to the 16-bit floats, which are converted through float.
+// ConvertNumber, extended to the 16-bit floats. Numbers are rounded to them once.
 template <class To, class From>
 inline To ConvertElement(From value) {
   constexpr bool small_from = std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>;
@@ -18,7 +19,7 @@ inline To ConvertElement(From value) {
   } else if constexpr (small_from) {
     return ConvertElement<To>(static_cast<float>(value));
   } else if constexpr (small_to) {
-    return To(ConvertNumber<float>(value));
+    return To(RoundToOdd(value));
   } else {
     return ConvertNumber<To>(value);
   }

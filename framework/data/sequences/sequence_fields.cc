@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/half.h"
+#include "framework/base/numeric/round_to_odd.h"
 #include "framework/base/status.h"
 #include "framework/data/sequences/sequence_fields_impl.h"
 
@@ -18,10 +19,10 @@ Tensor NumberOf(double value) {
     if (!(low <= value && value <= high && value < 0x1p63)) return Tensor();
     const auto number = static_cast<T>(value);
     return static_cast<double>(number) == value ? Tensor::Scalar(number) : Tensor();
-  } else if constexpr (std::is_same_v<T, double>) {
-    return Tensor::Scalar(value);
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    return Tensor::Scalar(static_cast<T>(value));
   } else {
-    return Tensor::Scalar(static_cast<T>(static_cast<float>(value)));
+    return Tensor::Scalar(static_cast<T>(RoundToOdd(value)));
   }
 }
 

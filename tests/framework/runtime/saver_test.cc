@@ -308,6 +308,19 @@ TEST_F(RestoreTest, ACastThatOverflowsIsAnError) {
   EXPECT_TRUE(SameBits(training_.Value("logits/weights"), before));
 }
 
+// By way of float32 it would be rounded to 1 + 2^-8 first, and this to the even neighbour, 1.
+TEST(Restore, ACastToSixteenBitsRoundsOnce) {
+  Graph graph(BuiltinOps());
+  const Variable variable = GetVariable(Scope(graph), "w", {1}, ZerosInitializer(), {.dtype = DType::kBFloat16});
+  const Node* const initialize = InitializeVariables(Scope(graph));
+  const DeviceSet devices = DeviceSet::Open("cpu:1").value();
+  const auto session = Session::Create(graph, devices).value();
+  ASSERT_TRUE(session->RunTarget(initialize).ok());
+  const std::vector<io::NamedTensor> tensors = {{"w", Tensor::Of<double>({1 + 0x1p-8 + 0x1p-40})}};
+  EXPECT_TRUE(Restore(*session, "file", tensors, {.cast = true}).ok());
+  EXPECT_EQ(session->ReadVariable(variable)->ToDoubles(), std::vector<double>{1 + 0x1p-7});
+}
+
 TEST(Restore, ACastToSixteenBitsThatOverflowsIsAnError) {
   for (const auto& [dtype, large, most] : std::vector<std::tuple<DType, float, float>>{
            {DType::kFloat16, 7e4f, 65504.f}, {DType::kBFloat16, 3.4e38f, 3.38e38f}}) {
