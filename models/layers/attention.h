@@ -35,8 +35,9 @@ struct CachedAttentionOutputs {
   Output keys, values;  // of x, [N, T, kv_heads, D], for the cache of the next step
 };
 // The same for positions that follow others, whose keys and values are kept: x[n, t] is at position past[n] + t and
-// sees cached_keys[n, :past[n]], cached_values[n, :past[n]], and x[n, :t + 1]. cached_* are [N, S, kv_heads, D] in x's
-// dtype, `past` is int32 [N], from 0 to S. Variables and results are MultiHeadAttention's.
+// sees cached_keys[n, :past[n]], cached_values[n, :past[n]], and x[n, :t + 1]; what lies behind, be it NaN, is without
+// effect. cached_* are [N, S, kv_heads, D] in x's dtype, `past` is int32 [N], from 0 to S. Variables and results are
+// MultiHeadAttention's.
 // The options causal, mask and dropout are ignored, and `rotation` must have its defaults.
 CachedAttentionOutputs CachedAttention(OpScope scope, absl::string_view name, Output x, Output cached_keys,
                                        Output cached_values, Output past,

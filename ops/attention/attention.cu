@@ -31,8 +31,10 @@ struct AttendTile {
     const int d = static_cast<int>(p.d), query = at.own + warp.index() * gpu::kTileRows;
     const int64_t key_head = p.KAt(at.batch, 0, at.head * p.g / p.h);
     const attention::Matrix<S> q{in.q + p.QAt(at.batch, query, at.head), p.q_row, sight.t - query};
-    const attention::Matrix<S> k{in.k + key_head, p.k_row, sight.s}, v{in.v + key_head, p.k_row, sight.s};
     const S* const mask = in.mask == nullptr ? nullptr : in.mask + p.MaskAt(at.batch, at.head, 0, 0);
+    // Values that the mask hides from all queries count as 0, since a probability of 0 would make NaN of infinities.
+    const attention::Matrix<S> k{in.k + key_head, p.k_row, sight.s};
+    const attention::Matrix<S> v{in.v + key_head, p.k_row, sight.s, p.mask[2] == 0 ? mask : nullptr, p.mask[3]};
     const attention::Columns all{0, d, packs}, part{at.column, d, packs};
     const int last = at.own + attention::kOwnRows < sight.t ? at.own + attention::kOwnRows : sight.t;
     const int end = sight.End(last - 1);

@@ -64,14 +64,22 @@ auto WithTiling(int64_t d, bool tf32, const Body& body) {
   }
 }
 
-// Rows of a matrix in memory, of which `count` exist.
+// Rows of a matrix in memory, of which `count` exist, apart from those that a mask hides, if there is one.
 template <class S>
 struct Matrix {
   const S* at;
   int64_t stride;
   int count;
+  const S* mask = nullptr;
+  int64_t mask_stride = 0;
 
-  BELFRY_GPU Matrix From(int row) const { return {at + row * stride, stride, count - row}; }
+  BELFRY_GPU Matrix From(int row) const {
+    return {at + row * stride, stride, count - row, mask == nullptr ? mask : mask + row * mask_stride, mask_stride};
+  }
+  BELFRY_GPU bool Has(int row) const {
+    constexpr auto kHides = -std::numeric_limits<decltype(gpu::Widen(S()))>::infinity();
+    return row < count && (mask == nullptr || gpu::Widen(mask[row * mask_stride]) != kHides);
+  }
 };
 
 // The keys that each query sees.
@@ -140,7 +148,7 @@ BELFRY_GPU void LoadTile(const gpu::Warp& warp, const Matrix<typename Tiling::S>
     BELFRY_UNROLL
     for (int i = warp.rank; i < Tiling::others * kPacks; i += gpu::Warp::kThreads) {
       const int row = i / kPacks, column = i % kPacks * kPack;
-      const bool there = row < x.count && column < width;
+      const bool there = x.Has(row) && column < width;
       gpu::CopySixteenBytes(tile + row * kPitch + column, there ? x.at + row * x.stride + columns.begin + column : x.at,
                             there);
     }
@@ -148,8 +156,7 @@ BELFRY_GPU void LoadTile(const gpu::Warp& warp, const Matrix<typename Tiling::S>
   }
   for (int i = warp.rank; i < Tiling::others * Tiling::width; i += gpu::Warp::kThreads) {
     const int row = i / Tiling::width, column = i % Tiling::width;
-    tile[row * kPitch + column] =
-        row < x.count && column < width ? x.at[row * x.stride + columns.begin + column] : S(0);
+    tile[row * kPitch + column] = x.Has(row) && column < width ? x.at[row * x.stride + columns.begin + column] : S(0);
   }
 }
 // Waits until all of the block have read a tile, and for the one that replaces it.
@@ -206,7 +213,7 @@ BELFRY_GPU void FindScores(const gpu::Warp& warp, const Problem& p, const Sight&
       const int at_key = key + (by_key ? warp.Row(i) : warp.Column(j));
       const bool seen = sight.Sees(at_query, at_key);
       if (mask != nullptr && seen) {
-        scores.at[i][j] += MaskInUnits(gpu::Widen(mask[at_query * p.mask[2] + at_key * p.mask[3]]));
+        scores.at[i][j] = Masked(scores.at[i][j], gpu::Widen(mask[at_query * p.mask[2] + at_key * p.mask[3]]));
       }
       if (!seen) scores.at[i][j] = -std::numeric_limits<C>::infinity();
     }

@@ -123,7 +123,8 @@ void AddMask(const Problem& p, const BlockPair& at, const T* mask, Compute<T>* s
   const T* const from = mask + at.batch * n + at.head * h + at.query * t + at.key * s;
   for (int64_t i = 0; i < at.queries; ++i) {
     for (int64_t j = 0; j < at.keys; ++j) {
-      scores[j * kQueries + i] += MaskInUnits(static_cast<C>(from[i * t + j * s]));
+      C& score = scores[j * kQueries + i];
+      score = Masked(score, static_cast<C>(from[i * t + j * s]));
     }
   }
 }
@@ -142,6 +143,21 @@ void FindScores(const Problem& p, const BlockPair& at, const Compute<T>* k, int6
     C* const to = scores + j * kQueries + v * V::kLanes;
     V::Store(V::Choose(visible, V::Load(to), V::Fill(-std::numeric_limits<C>::infinity())), to);
   });
+}
+
+// Clears the values v [keys, width] that the mask hides from all queries of the head, such as those behind the end of a
+// cache: their probabilities of 0 would make NaN of infinities.
+template <class T>
+void ClearHidden(const Problem& p, int64_t batch, int64_t head, int64_t key, int64_t keys, const T* mask,
+                 Compute<T>* v) {
+  using C = Compute<T>;
+  const auto [n, h, t, s] = p.mask;
+  if (mask == nullptr || t != 0) return;
+  const T* const from = mask + batch * n + head * h + key * s;
+  const int64_t width = PaddedWidth<C>(p.d);
+  for (int64_t j = 0; j < keys; ++j) {
+    if (static_cast<C>(from[j * s]) == -std::numeric_limits<C>::infinity()) std::fill_n(v + j * width, width, C(0));
+  }
 }
 
 // Rows of a head in the type of the computation, with their stride.

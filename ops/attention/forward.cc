@@ -144,6 +144,7 @@ void RunTask(const Problem& p, int64_t task, int64_t chunks, const Operands<T>& 
     const int64_t keys = std::min(kKeys, p.s - key), from = p.KAt(batch, key, group);
     const Rows<C> k = LoadRows(in.k + from, p.k_row, keys, p.d, /*copy=*/false, scratch.k);
     const Rows<C> v = LoadRows(in.v + from, p.k_row, keys, p.d, /*copy=*/true, scratch.v);
+    ClearHidden(p, batch, head, key, keys, in.mask, scratch.v);
     for_blocks(key, [&](const BlockPair& at, QueryBlock<C>& block) {
       if (!at.Hidden()) AddBlock(p, at, k, v, in.mask, scratch.scores, block);
     });

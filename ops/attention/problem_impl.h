@@ -60,6 +60,13 @@ constexpr C MaskInUnits(C mask) {
   return mask - mask == 0 ? std::clamp(units, -kMaxFinite, kMaxFinite) : units;
 }
 
+// A score with a mask, in units of log(2). What hides a key hides all of it, be the score infinite or NaN.
+template <class C>
+constexpr C Masked(C score, C mask) {
+  constexpr C kHides = -std::numeric_limits<C>::infinity();
+  return mask == kHides ? kHides : score + MaskInUnits(mask);
+}
+
 // Inputs q, k, v or, if `packed`, qkv; then, from index `mask_at` on, perhaps a mask.
 Problem MakeProblem(const KernelSpec& spec, bool packed, size_t mask_at);
 

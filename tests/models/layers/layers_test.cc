@@ -1,9 +1,12 @@
 #include "models/layers/layers.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "models/layers/attention.h"
 #include "models/layers/losses.h"
 #include "ops/builtin_ops.h"
+#include "tests/framework/base/same_bits.h"
 #include "tests/models/model_test.h"
 
 namespace belfry::models {
@@ -173,6 +176,23 @@ TEST(LayerErrors, NameTheLayerAndItsInput) {
     EXPECT_FALSE(bad.build(scope, x).valid());
     EXPECT_THAT(graph.status().message(), HasSubstr(bad.message));
   }
+}
+
+// Memory that a cache has not written yet may hold anything.
+TEST_F(Layers, WhatLiesBehindTheEndOfACacheIsWithoutEffect) {
+  const Output x = ops::Placeholder(scope_, DType::kFloat32, {2, 1, 8});
+  const Output cache = ops::Placeholder(scope_, DType::kFloat32, {2, 20, 2, 4});
+  const Output past = ops::Placeholder(scope_, DType::kInt32, {2});
+  const Output y = CachedAttention(scope_, "attention", x, cache, cache, past, {.heads = 2, .rotary = true}).y;
+  Start();
+  const Tensor input = Random({2, 1, 8}), ends = Tensor::Of<int32_t>({3, 20});
+  Tensor cached = Random({2, 20, 2, 4});
+  const auto with = [&](float behind) {
+    std::fill(cached.data<float>() + 3 * 8, cached.data<float>() + 20 * 8, behind);
+    return Run({{x, input}, {cache, cached}, {past, ends}}, {y})[0];
+  };
+  const Tensor expected = with(0);
+  for (const float behind : {INFINITY, -INFINITY, NAN}) EXPECT_TRUE(SameBits(with(behind), expected)) << behind;
 }
 
 }  // namespace

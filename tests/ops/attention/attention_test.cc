@@ -165,6 +165,32 @@ TEST_F(AttentionTest, NaNStaysInTheQueriesThatSeeIt) {
   }
 }
 
+// As the end of a cache does: a mask without an axis of queries.
+TEST_F(AttentionTest, WhatAMaskHidesFromAllQueriesIsWithoutEffect) {
+  constexpr int64_t kKeys = 150;
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    for (const int64_t queries : {int64_t{1}, int64_t{70}}) {
+      SCOPED_TRACE(absl::StrCat(DTypeName(dtype), ", ", queries, " queries"));
+      const auto attend = [&](float behind) {
+        Tensor k = Waves({2, kKeys, 2, 9}, 1.3), v = Waves({2, kKeys, 2, 9}, 1.7), sees(DType::kBool, {2, 1, 1, kKeys});
+        for (int64_t i = 0; i < 2 * kKeys; ++i) {
+          sees.data<bool>()[i] = i % kKeys < (i < kKeys ? 70 : 3) || i % kKeys == kKeys - 1;
+          if (sees.data<bool>()[i]) continue;
+          std::fill_n(k.data<float>() + i * 18, 18, behind);
+          std::fill_n(v.data<float>() + i * 18, 18, behind);
+        }
+        const auto cast = [&](const Tensor& x) { return Cast(scope_, Const(scope_, x), dtype); };
+        const Output y =
+            Attention(scope_, cast(Waves({2, queries, 4, 9}, 0.9)), cast(k), cast(v), {.mask = Const(scope_, sees)});
+        return ValueOf(harness::Evaluate({y}, {}))[0];
+      };
+      const Tensor expected = attend(0);
+      for (const float behind : {kInfinity, -kInfinity, kNaN})
+        EXPECT_TRUE(SameBits(attend(behind), expected)) << behind;
+    }
+  }
+}
+
 TEST_F(AttentionTest, NamesWhatDoesNotFit) {
   const auto error = [](Shape q, Shape k, Shape mask, double scale) {
     Graph graph(BuiltinOps());

@@ -383,6 +383,28 @@ TEST_F(GpuNnTest, AttentionOfScoresThatAreAllMaskedByTheSame) {
   }
 }
 
+TEST_F(GpuNnTest, AttentionOfKeysThatAMaskHidesFromAllQueries) {
+  for (const int64_t width : {3, 32, 144}) {
+    Tensor keys(DType::kFloat32, {1, 90, 1, width}), mask(DType::kFloat32, {90}),
+        queries(DType::kFloat32, {1, 5, 1, width});
+    for (int64_t i = 0; i < queries.elements(); ++i) queries.data<float>()[i] = std::sin(0.9f * static_cast<float>(i));
+    for (int64_t i = 0; i < keys.elements(); ++i) {
+      const bool hidden = i / width >= 33;
+      keys.data<float>()[i] = hidden ? (i % 2 == 0 ? kNaN : kInfinity) : std::sin(1.3f * static_cast<float>(i));
+      mask.data<float>()[i / width] = hidden ? -kInfinity : 0;
+    }
+    const Output k = Const(scope(), keys);
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      const auto cast = [&](Output x) { return Cast(scope(), x, dtype); };
+      const Output y =
+          scope().AddAll("Attention", {cast(Const(scope(), queries)), cast(k), cast(k), cast(Const(scope(), mask))},
+                         {{"U", DType::kFloat32}})[0];
+      for (const double x : OnGpu(RunOf(y))[0].ToDoubles()) EXPECT_TRUE(std::isfinite(x));
+      ExpectAgrees(y, dtype == DType::kFloat32 ? 1e-5 : 2e-2);
+    }
+  }
+}
+
 TEST_F(GpuNnTest, SumsOfManyRowsOfOneIndex) {
   for (const int64_t count : {1, 16, 17, 300, 3000}) {
     for (const int64_t period : {1, 2, 100}) {  // number of indices
