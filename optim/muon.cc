@@ -70,8 +70,10 @@ Output Muon::Apply(OpScope scope, const Variable& variable, const ops::Gradient&
   const double decay = Decay(options_.weight_decay, options_.decays, variable);
   if (decay > 0) by = ops::Add(update, by, ops::Scale(update, rule.value, decay));
   if (!options_.normalise) return rule.Subtract(rule.rate, by);
+  // A variable of zeros stays one, since it has no direction to scale.
   const Output norm = ops::GlobalNorm(update, {rule.value}, rule.dtype);
-  const Output scale = ops::Div(update, rule.Number(std::sqrt(width)), norm);
+  const Output any = ops::Greater(update, norm, ops::ZerosLike(update, norm));
+  const Output scale = ops::Select(update, any, ops::Div(update, rule.Number(std::sqrt(width)), norm), rule.Number(1));
   const Output excess = ops::Mul(update, rule.value, ops::Sub(update, rule.Number(1), scale));
   return rule.Subtract(rule.Number(1), ops::Add(update, excess, ops::Mul(update, rule.rate, by)));
 }

@@ -16,7 +16,7 @@ struct MuonOptions {
   // and weight decay (Liu et al., "Muon is scalable for LLM training", 2025).
   bool match_adamw = false;
   // Scales the variable to the norm sqrt(columns) before each update, as for filters whose size batch normalisation
-  // takes out (Jordan, airbench94_muon, 2024).
+  // takes out (Jordan, airbench94_muon, 2024). One of zeros is not scaled.
   bool normalise = false;
 };
 

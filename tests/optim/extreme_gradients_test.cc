@@ -1,6 +1,8 @@
 // Norms of gradients whose squares overflow or vanish.
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <vector>
 
 #include "framework/graph/graph.h"
 #include "framework/graph/variable.h"
@@ -8,7 +10,10 @@
 #include "ops/builtin_ops.h"
 #include "ops/training.h"
 #include "optim/clip.h"
+#include "optim/lamb.h"
 #include "optim/lars.h"
+#include "optim/muon.h"
+#include "optim/rmsprop.h"
 #include "tests/main/testing.h"
 #include "tests/optim/graph_runner.h"
 
@@ -81,6 +86,23 @@ TEST_F(ExtremeGradients, LarsTakesTheRatioOfTheNorms) {
     ASSERT_TRUE(graph.status().ok()) << graph.status();
     GraphRunner runner(graph);
     for (double value : runner.Run({updated})[0].ToDoubles()) EXPECT_NEAR(value / v, 0.5, 1e-6) << v << ", " << g;
+  }
+}
+
+// Zeros have no norm to be scaled to: the step is the one without `normalise`.
+TEST_F(ExtremeGradients, VariablesOfZerosTakeAStep) {
+  const auto stepped = [](const Optimizer& optimizer, float g) {
+    Graph graph(BuiltinOps());
+    const Scope scope(graph);
+    const Variable variable = GetVariable(scope, "weights", {2, 2}, ZerosInitializer());
+    const Output updated = optimizer.Apply(scope, variable, ops::Const(scope, {g, 0.f, 0.f, g}, {2, 2}));
+    return GraphRunner(graph).Run({updated})[0].ToDoubles();
+  };
+  EXPECT_LT(stepped(Muon(), 1)[0], -0.01);
+  for (const float g : {0.f, 1.f}) {
+    EXPECT_EQ(stepped(Muon({.normalise = true}), g), stepped(Muon(), g));
+    for (const double v : stepped(Lars({.adapts = nullptr}), g)) EXPECT_TRUE(std::isfinite(v));
+    for (const double v : stepped(Lamb({.adapts = nullptr}), g)) EXPECT_TRUE(std::isfinite(v));
   }
 }
 
