@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "models/onnx/import/importer_impl.h"
@@ -164,21 +165,37 @@ absl::Status GatherExtents(Importer& to) {
   return absl::OkStatus();
 }
 
-// Indices may count from the end where they are constants.
+// Indices of ONNX count from the end where they are negative. `extents`: of the axes that they index; a scalar, or for
+// each along the last axis.
+Output FromFront(const Scope& scope, Output indices, Output extents) {
+  if (!indices.valid() || !extents.valid()) return Output();
+  if (indices.dtype() != DType::kInt32) indices = ops::Cast(scope, indices, DType::kInt64);
+  const Output from_end = ops::Add(scope, indices, ops::Cast(scope, extents, indices.dtype()));
+  return ops::Select(scope, ops::Less(scope, indices, ops::ZerosLike(scope, indices)), from_end, indices);
+}
+
+// The extents of `axes` axes from `first` on, a vector.
+Output ExtentsFrom(const Scope& scope, Output x, int64_t first, int64_t axes) {
+  return ops::StridedSlice(scope, ops::ShapeOf(scope, x, DType::kInt64), {first}, {AddExtents(first, axes)});
+}
+
 absl::Status Gather(Importer& to) {
   if (to.IsComputedExtents(0)) return GatherExtents(to);
   const Output x = to.In(0);
   const Tensor* const constant = to.Constant(1);
   if (!x.valid()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const int64_t axis, AxisIn(Order::kOnnx, to.Int("axis", 0), x.shape().rank()));
-  if (constant == nullptr) {
-    Output indices = to.In(1);
-    if (indices.valid() && indices.dtype() != DType::kInt32) indices = ops::Cast(to.scope(), indices, DType::kInt64);
-    to.Out(ops::Gather(to.scope(), x, indices, axis));
+  const int64_t extent = x.shape()[static_cast<int>(axis)];
+  std::vector<int64_t> numbers;
+  if (constant != nullptr) {
+    ASSIGN_OR_RETURN(numbers, to.KnownInts(1));
+  }
+  const bool open = extent == Shape::kUnknown && absl::c_any_of(numbers, [](int64_t number) { return number < 0; });
+  if (constant == nullptr || (open && constant->shape().rank() > 0)) {
+    const Output end = ops::Squeeze(to.scope(), ExtentsFrom(to.scope(), x, axis, 1), {0});
+    to.Out(ops::Gather(to.scope(), x, FromFront(to.scope(), to.In(1), end), axis));
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(std::vector<int64_t> numbers, to.KnownInts(1));
-  const int64_t extent = x.shape()[static_cast<int>(axis)];
   if (constant->shape().rank() == 0) {
     std::vector<int64_t> begin(static_cast<size_t>(axis) + 1, 0), end(begin.size(), ops::kSliceEnd);
     begin.back() = numbers[0];
@@ -192,7 +209,6 @@ absl::Status Gather(Importer& to) {
   }
   Tensor indices(DType::kInt64, constant->shape());
   for (size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i] < 0 && extent == Shape::kUnknown) return absl::UnimplementedError("it counts from an open end");
     indices.data<int64_t>()[i] = numbers[i] < 0 ? numbers[i] + extent : numbers[i];
   }
   to.Out(ops::Gather(to.scope(), x, ops::Const(to.scope(), indices), axis));
@@ -201,7 +217,12 @@ absl::Status Gather(Importer& to) {
 
 absl::Status GatherND(Importer& to) {
   if (to.Int("batch_dims", 0) != 0) return absl::UnimplementedError("batch_dims is not 0");
-  to.Out(ops::GatherND(to.scope(), to.In(0), to.In(1)));
+  const Output x = to.In(0), indices = to.In(1);
+  if (!x.valid() || !indices.valid()) return absl::OkStatus();
+  const int64_t axes = indices.shape().rank() > 0 ? indices.shape()[-1] : 0;
+  if (axes < 1) return absl::UnimplementedError("the number of axes that it indexes is not known");
+  const Output extents = ExtentsFrom(to.scope(), x, 0, axes);
+  to.Out(ops::GatherND(to.scope(), x, FromFront(to.scope(), indices, extents)));
   return absl::OkStatus();
 }
 
@@ -212,8 +233,9 @@ absl::Status OneHot(Importer& to) {
     return absl::InvalidArgumentError("its depth or its two values are wrong");
   }
   const std::vector<double> numbers = values.ToDoubles();
+  const auto classes = static_cast<int64_t>(depth);
   to.Out(ops::OneHot(
-      to.scope(), to.In(0), static_cast<int64_t>(depth),
+      to.scope(), FromFront(to.scope(), to.In(0), ops::Const(to.scope(), classes)), classes,
       {.on_value = numbers[1], .off_value = numbers[0], .axis = to.Int("axis", -1), .dtype = values.dtype()}));
   return absl::OkStatus();
 }

@@ -285,6 +285,25 @@ TEST_F(OnnxImport, ComputesShapes) {
   }
 }
 
+// Negative indices count from the end in ONNX, be they known or not, and the extent open or not.
+TEST_F(OnnxImport, TakesIndicesFromTheEnd) {
+  for (const int64_t rows : {int64_t{-1}, int64_t{3}}) {
+    model_.clear_graph();
+    Input("x", {rows, 2}), Input("i", {2}, TensorProto::INT64), Input("pairs", {2, 2}, TensorProto::INT32);
+    Numbers("known", {-1, 0}), Numbers("values", {7, 9});
+    Initializer("depth", {}, TensorProto::INT64).add_int64_data(3);
+    Add("Gather", {"x", "i"}, "gathered"), Add("Gather", {"x", "known"}, "of_known");
+    Add("GatherND", {"x", "pairs"}, "elements"), Add("OneHot", {"i", "depth", "values"}, "one_hot");
+    for (const char* const name : {"gathered", "of_known", "elements", "one_hot"}) Output(name);
+    const Tensor x = Tensor::Of<float>({1, 2, 3, 4, 5, 6}, {3, 2}), i = Tensor::Of<int64_t>({-3, -1});
+    ASSERT_OK_AND_ASSIGN(const auto y, Compute({x, i, Tensor::Of<int32_t>({-1, 0, 1, -1}, {2, 2})}));
+    EXPECT_EQ(y[0].ToDoubles(), (Doubles{1, 2, 5, 6}));
+    EXPECT_EQ(y[1].ToDoubles(), (Doubles{5, 6, 1, 2}));
+    EXPECT_EQ(y[2].ToDoubles(), (Doubles{5, 4}));
+    EXPECT_EQ(y[3].ToDoubles(), (Doubles{9, 7, 7, 7, 7, 9}));
+  }
+}
+
 // A convolution with a filter of one tap in the corner, which moves the image.
 TEST_F(OnnxImport, HasImagesInEitherOrder) {
   Input("x", {-1, 2, 2, 3});
