@@ -97,7 +97,9 @@ struct Conv2DOptions {
   int64_t groups = 1;                      // channel groups, convolved separately
 };
 // Cross-correlation of x [N, H, W, C] with filter [R, S, C / groups, K] into [N, H', W', K]. Group g produces output
-// channels [g K / groups, (g + 1) K / groups).
+// channels [g K / groups, (g + 1) K / groups). By Winograd's algorithm, which CPUs take where it is faster
+// (docs/determinism.md), a number that is infinite, NaN or far larger than others also changes outputs, and gradients
+// of the filter, that do not read it.
 Output Conv2D(OpScope scope, Output x, Output filter, const Conv2DOptions& options = {});
 
 // The extents of images; absent: those that the op documents.

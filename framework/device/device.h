@@ -107,7 +107,8 @@ struct DeviceCounters {
 struct MathMode {
   bool tf32 = true;            // float32 products with 10 bits of mantissa where the hardware supports it
   bool deterministic = false;  // same bits in every run: no kernels whose order of summation depends on timing
-  bool winograd = true;        // Winograd's algorithm for CPU convolutions where it is faster
+  // Winograd's algorithm for CPU convolutions where it is faster; a very large number then spoils outputs beside it.
+  bool winograd = true;
 };
 
 // A kernel that a device has compiled from source. Thread-safe.

@@ -38,7 +38,8 @@ SessionFlags::SessionFlags(Flags& flags, DeviceFlags& device_flags) : device(dev
             "On GPUs, allow TF32 (10 bits of mantissa) in float32 products and convolutions, which is much faster.");
   flags.Add("winograd", &math.winograd,
             "On CPUs, allow Winograd's algorithm for convolutions, which is much faster; rounding errors are four to "
-            "five times as large, and 7 to 15 times in the gradients of filters.");
+            "five times as large, and 7 to 15 times in the gradients of filters. One infinite or very large value also "
+            "spoils results beside it.");
   flags.Add("deterministic", &math.deterministic,
             "On GPUs, compute the same bits in every run: kernels are chosen by rule instead of by timing them, and "
             "never one whose sums depend on timing.");

@@ -272,26 +272,35 @@ void AddSlide(const Slide& slide, int64_t channels, const float* dy, float* sums
   const int64_t step = slide.channels, row = slide.row;
   const Interval positions = slide.positions(), outputs = slide.outputs;
   for (int64_t c = 0; c < channels; c += kLanes) {
-    const auto slope = [&](int64_t i) {
-      return i < outputs.begin || i >= outputs.end ? V::Lanes{} : V::Load(dy + i * step + c);
-    };
+    const float *const in = slide.in + c, *const slopes = dy + c;
     V::Lanes of_segment[kRows][kTaps] = {};
-    V::Lanes one = slope(positions.begin - 1), two = slope(positions.begin - 2);
-    const float* from = slide.in + positions.begin * step + c;
-    const auto add = [&](V::Lanes next) {
-      for (int r = 0; r < kRows; ++r) {
-        const V::Lanes x = V::Load(from + r * row);
-        of_segment[r][0] += x * next;
-        of_segment[r][1] += x * one;
-        of_segment[r][2] += x * two;
+    // A position that outputs of other segments, or none, read with some taps. A slope of 0 in their place would make
+    // NaN of an infinite input.
+    const auto add_part = [&](int64_t i) {
+      for (int s = 0; s < kTaps; ++s) {
+        if (i - s < outputs.begin || i - s >= outputs.end) continue;
+        const V::Lanes slope = V::Load(slopes + (i - s) * step);
+        for (int r = 0; r < kRows; ++r) of_segment[r][s] += V::Load(in + i * step + r * row) * slope;
       }
-      from += step;
-      two = one;
-      one = next;
     };
+    const Interval whole = {outputs.begin + kTaps - 1, std::min(positions.end, outputs.end)};
     int64_t i = positions.begin;
-    for (; i < std::min(positions.end, outputs.end); ++i) add(V::Load(dy + i * step + c));
-    for (; i < positions.end; ++i) add(V::Lanes{});
+    for (; i < std::min(whole.begin, positions.end); ++i) add_part(i);
+    if (i < whole.end) {
+      V::Lanes one = V::Load(slopes + (i - 1) * step), two = V::Load(slopes + (i - 2) * step);
+      for (; i < whole.end; ++i) {
+        const V::Lanes next = V::Load(slopes + i * step);
+        for (int r = 0; r < kRows; ++r) {
+          const V::Lanes x = V::Load(in + i * step + r * row);
+          of_segment[r][0] += x * next;
+          of_segment[r][1] += x * one;
+          of_segment[r][2] += x * two;
+        }
+        two = one;
+        one = next;
+      }
+    }
+    for (; i < positions.end; ++i) add_part(i);
     AddTo(of_segment, kTaps * step, step, sums + c);
   }
 }

@@ -106,6 +106,32 @@ TEST_P(DepthwiseTest, NanStaysNan) {
   }
 }
 
+// The gradient of a tap has an infinity of the image if the tap reads it, and only then. Lines of 1024 channels come in
+// segments.
+TEST_P(DepthwiseTest, InfinitiesReachTheTapsThatReadThem) {
+  for (const ConvolutionGeometry& p :
+       {Depthwise(1, 4, 5, 1, 3, 3, {1, 1, 1, 1}), Depthwise(1, 3, 2, 1, 3, 3, {2, 0, 0, 2}),
+        Depthwise(1, 2, 11, 1024 / kLanes, 3, 3, {1, 1, 1, 1}), Depthwise(1, 4, 6, 1, 5, 5, {2, 2, 2, 2})}) {
+    SCOPED_TRACE(p.DebugString());
+    const int64_t pixels = p.n * p.h * p.w, filters = p.r * p.s * p.c;
+    const std::vector<float> dy = Normal(p.n * p.out_h() * p.out_w() * p.c);
+    for (int64_t pixel = 0; pixel < pixels; ++pixel) {
+      std::vector<float> x = Normal(pixels * p.c);
+      std::fill_n(x.begin() + pixel * p.c, p.c, std::numeric_limits<float>::infinity());
+      std::vector<double> expected(static_cast<size_t>(filters));
+      Conv2DBackpropFilterLoops(p, Doubles(x).data(), Doubles(dy).data(), expected.data());
+      const auto found = Result(filters, [&](float* to) {
+        Floats workspace(depthwise::FilterWorkspace(p));
+        depthwise::BackpropFilter(p, x.data(), dy.data(), to, workspace.data());
+      });
+      for (size_t i = 0; i < expected.size(); i += static_cast<size_t>(p.c)) {
+        EXPECT_EQ(std::isfinite(found[i]), std::isfinite(expected[i])) << "pixel " << pixel << ", weight " << i;
+        EXPECT_EQ(std::isnan(found[i]), std::isnan(expected[i])) << "pixel " << pixel << ", weight " << i;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Threads, DepthwiseTest, testing::Values(1, 2, 5));
 INSTANTIATE_TEST_SUITE_P(Threads, LargeDepthwiseTest, testing::Values(5));
 
