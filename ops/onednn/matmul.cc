@@ -132,6 +132,9 @@ Primitive Unrolled(const MatMulProblem& p, const Descs& d, const dnnl::matmul::p
 // The library splits sums among threads if there are more of them than blocks of the result, but none of this length.
 constexpr int64_t kUnsplitSum = 1024;
 
+// Longer ones would have more than a million parts, each with a primitive.
+constexpr int64_t kLongestSum = int64_t{1} << 30;
+
 // Parts of fewer sums are computed on one thread: several would have to be woken for each part, which takes longer.
 constexpr int64_t kFewSums = 16384;
 
@@ -152,6 +155,9 @@ bool Repeats(const dnnl::matmul::primitive_desc& desc) { return absl::StartsWith
 // y = f(a b + bias) as a sequence of products of kUnsplitSum columns of a and rows of b, each added to those before.
 absl::StatusOr<Primitive> InParts(const std::string& what, const MatMulProblem& whole, memory::data_type type,
                                   memory::data_type output_type, const MatMulOptions& options) {
+  if (whole.k > kLongestSum) {
+    return absl::UnimplementedError(absl::StrCat(what, ": sums of more than ", kLongestSum, " terms"));
+  }
   const bool few = Product(whole.y_batch) * whole.m * whole.n < kFewSums;
   const ScopedParallelThreads threads(few ? 1 : ParallelThreads());
   Builder builder;

@@ -80,7 +80,11 @@ absl::StatusOr<std::optional<Kernel>> MakePrimitive(const KernelSpec& spec, int6
 struct Pair {
   int64_t a, b;
 };
-std::vector<Pair> PairsOf(const BroadcastPlan& batch) {
+absl::StatusOr<std::vector<Pair>> PairsOf(const BroadcastPlan& batch) {
+  constexpr int64_t kMostMatrices = int64_t{1} << 28;  // 4 GiB of pairs
+  if (batch.inner > kMostMatrices / std::max<int64_t>(batch.rows, 1)) {
+    return absl::UnimplementedError(absl::StrCat("products of more than ", kMostMatrices, " matrices"));
+  }
   std::vector<Pair> pairs;
   batch.ForRows(0, batch.rows, [&](int64_t, int64_t a, int64_t b) {
     for (int64_t i = 0; i < batch.inner; ++i) pairs.push_back({a + i * batch.stride_a, b + i * batch.stride_b});
@@ -142,10 +146,14 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   if (primitive) return *std::move(primitive);
   ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(sa), BatchOf(sb)));
   if constexpr (kIsSixteenBit<T>) {
-    return MakeBlocked<T>(spec, PairsOf(batch), m, n, k, a.transpose, b.transpose);
+    ASSIGN_OR_RETURN(std::vector<Pair> pairs, PairsOf(batch));
+    return MakeBlocked<T>(spec, std::move(pairs), m, n, k, a.transpose, b.transpose);
   } else {
     if constexpr (std::is_floating_point_v<T>) {
-      if (m * n * k >= kSmallProduct) return MakeBlocked<T>(spec, PairsOf(batch), m, n, k, a.transpose, b.transpose);
+      if (m * n * k >= kSmallProduct) {
+        ASSIGN_OR_RETURN(std::vector<Pair> pairs, PairsOf(batch));
+        return MakeBlocked<T>(spec, std::move(pairs), m, n, k, a.transpose, b.transpose);
+      }
     }
     Kernel kernel;
     kernel.workspace_bytes = sizeof(T) * static_cast<size_t>(a.workspace() + b.workspace());

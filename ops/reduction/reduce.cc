@@ -8,7 +8,7 @@ namespace {
 // The offsets of all groups of one kind, with the outermost varying slowest. A single group is regular and needs only a
 // stride. Several are interleaved with groups of the other kind, so their offsets go into a table of one entry per
 // combination; that costs memory, but the kernel's loops stay flat.
-Offsets Flatten(const std::vector<ReduceGroup>& groups, bool reduced) {
+absl::StatusOr<Offsets> Flatten(const std::vector<ReduceGroup>& groups, bool reduced) {
   Offsets offsets;
   std::vector<ReduceGroup> mine;
   for (const ReduceGroup& group : groups) {
@@ -20,6 +20,12 @@ Offsets Flatten(const std::vector<ReduceGroup>& groups, bool reduced) {
   if (mine.size() == 1) {
     offsets.stride = mine[0].stride;
     return offsets;
+  }
+  constexpr int64_t kLongestTable = int64_t{1} << 28;  // 2 GiB
+  if (offsets.count > kLongestTable) {
+    return absl::UnimplementedError(absl::StrCat("axes that are interleaved with those of the other kind have ",
+                                                 offsets.count, " elements together; at most ", kLongestTable,
+                                                 " are supported"));
   }
   // Invariant: `table` holds the offsets of the groups so far, in row-major order.
   offsets.table = {0};
@@ -104,7 +110,7 @@ std::vector<ReduceGroup> ReduceGroups(const Shape& shape, const std::vector<bool
 
 // The innermost group has stride 1, and becomes the inner loop of the kernel: `run` if it is reduced, `columns` if it
 // is kept. All others become offsets.
-ReducePlan PlanReduce(const Shape& shape, const std::vector<bool>& reduced) {
+absl::StatusOr<ReducePlan> PlanReduce(const Shape& shape, const std::vector<bool>& reduced) {
   std::vector<ReduceGroup> groups = ReduceGroups(shape, reduced);
   ReducePlan plan;
   if (!groups.empty()) {
@@ -112,8 +118,8 @@ ReducePlan PlanReduce(const Shape& shape, const std::vector<bool>& reduced) {
     groups.erase(groups.begin());
   }
   std::reverse(groups.begin(), groups.end());
-  plan.kept = Flatten(groups, false);
-  plan.reduced = Flatten(groups, true);
+  ASSIGN_OR_RETURN(plan.kept, Flatten(groups, false));
+  ASSIGN_OR_RETURN(plan.reduced, Flatten(groups, true));
   return plan;
 }
 

@@ -40,7 +40,7 @@ struct ReducePlan {
 };
 
 // `reduced[axis]` marks the reduced axes. REQUIRES: `shape` is known.
-ReducePlan PlanReduce(const Shape& shape, const std::vector<bool>& reduced);
+absl::StatusOr<ReducePlan> PlanReduce(const Shape& shape, const std::vector<bool>& reduced);
 // Marks the axes in the attribute "axes" of a reduction. InvalidArgument if one is outside the rank or listed twice.
 absl::StatusOr<std::vector<bool>> ReducedAxes(absl::Span<const int64_t> axes, int rank);
 // `shape` with extent 1 on the reduced axes.
