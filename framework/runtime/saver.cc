@@ -303,9 +303,13 @@ void Compare(const Variable& variable, const Tensor& value, bool first, const Re
 // Compares all variables. `names`: those of the tensors, in the model.
 Comparison CompareAll(absl::Span<const Variable> all, const std::vector<std::string>& names,
                       const TensorsByName& by_name, const RestoreOptions& options) {
-  const bool of_training = std::any_of(all.begin(), all.end(), [&](const Variable& variable) {
-    return IsTrainingState(variable) && Selected(variable.name(), options) && by_name.contains(variable.name());
-  });
+  const auto in_file = [&](bool state) {
+    return std::any_of(all.begin(), all.end(), [&](const Variable& variable) {
+      return IsTrainingState(variable) == state && Selected(variable.name(), options) &&
+             by_name.contains(variable.name());
+    });
+  };
+  const bool of_training = in_file(true) || (!in_file(false) && !options.allow_missing);
   Comparison comparison;
   HashSet<absl::string_view> seen;
   for (const Variable& variable : all) {

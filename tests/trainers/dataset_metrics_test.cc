@@ -206,6 +206,15 @@ TEST(DatasetMetrics, StateTheirDirection) {
   }
 }
 
+TEST(DatasetMetrics, NeedNamesOfTheirOwn) {
+  Graph graph(BuiltinOps());
+  const DatasetMetrics all(
+      Scope(graph), std::vector<data::Field>{{"outputs"}, {"label"}},
+      [](const Scope&, const models::Batch& batch) -> absl::StatusOr<Output> { return batch["outputs"]; },
+      {NamedMetric("mae").value(), NamedMetric("mae").value()});
+  EXPECT_THAT(graph.status().message(), HasSubstr("DatasetMetrics has two metrics of the name 'mae'"));
+}
+
 TEST(DatasetMetrics, SayWhatIsWrong) {
   EXPECT_THAT(NamedMetric("bleu").status().message(), HasSubstr("one of top_K, accuracy, loss"));
   EXPECT_FALSE(NamedMetric("top_0").ok());

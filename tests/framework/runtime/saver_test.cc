@@ -205,6 +205,25 @@ TEST_F(RestoreTest, WhatDoesNotFitIsListedAndNothingIsWritten) {
   ExpectUntouched();
 }
 
+// Each variable once, however many towers have it, and without the state of a training, which counts as missing in no
+// file of weights.
+TEST_F(RestoreTest, ListsAVariableOnce) {
+  for (io::NamedTensor& tensor : tensors_) {
+    if (tensor.name == "logits/weights" || tensor.name == "logits/biases") {
+      tensor.value = Tensor::Zeros(DType::kFloat32, {7});
+    }
+  }
+  std::string message(Try().status().message());
+  for (const char* const name : {"logits/weights (", "logits/biases ("}) {
+    EXPECT_EQ(message.find(name), message.rfind(name)) << message;
+  }
+  tensors_.clear();
+  message = std::string(Try({.allow_missing = true}).status().message());
+  EXPECT_THAT(message, testing::HasSubstr("not in the file: "));
+  EXPECT_THAT(message, Not(testing::HasSubstr("global_step"))) << message;
+  EXPECT_THAT(message, Not(testing::HasSubstr("Momentum"))) << message;
+}
+
 TEST_F(RestoreTest, LongListsAreCut) {
   for (int i = 0; i < 13; ++i) tensors_.push_back({"extra" + std::to_string(i), Tensor::Scalar(1.0f)});
   ExpectError(Try().status(), StatusCode::kInvalidArgument, "extra9 and 3 more");

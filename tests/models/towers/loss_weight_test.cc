@@ -35,7 +35,7 @@ absl::StatusOr<Output> MaskedMean(const Scope& tower, const Batch& batch) {
     return ops::Div(scope, ops::Sum(scope, ops::Mul(scope, values, batch["mask"])), count);
   };
   SetLossWeight(tower, count);
-  tower.AddToCollection(kMetrics, mean(tower.NameScope("mean_of_y"), y));
+  AddMetric(tower, "mean_of_y", mean(tower.NameScope("figures"), y));
   return mean(tower, ops::Square(tower, y));
 }
 
@@ -51,6 +51,7 @@ absl::StatusOr<Figures> MaskedStep(const std::vector<std::vector<float>>& x,
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(absl::StrCat("cpu:", x.size()), {.cpu_threads = 1}));
   const TrainStep step = ReplicateTowers(Scope(graph), devices, kTokenFields, model,
                                          optim::GradientDescent({.learning_rate = kMaskedRate}), options);
+  for (const TrainMetric& metric : step.metrics) EXPECT_EQ(metric.name, "mean_of_y");  // as it was added
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
   RETURN_IF_ERROR(session->RunTarget(step.initialize));
   std::vector<Feed> feeds;
