@@ -20,8 +20,9 @@ class OutputFiles : public ::testing::Test {
          {"data/train.bin", "data/deep/more.bin", "t.csv", "w/index.json", "w/part.safetensors", "w/other.safetensors",
           "run/chain.jsonl", "run/metrics.jsonl", "run/trace.json", "run/events.out.tfevents.1.host",
           "run/model.safetensors", "run/checkpoints/step-00000005.safetensors", "flags", "notes"}) {
-      folder_.Write(name, "");
+      folder_.Write(name, "bytes");
     }
+    folder_.Write("flags", "");
     folder_.Write("w/index.json", R"({"weight_map": {"w": "part.safetensors"}})");
     fs::create_symlink("step-00000005.safetensors", File("run/checkpoints/latest"));
   }
@@ -72,15 +73,40 @@ TEST_F(OutputFiles, ReplaceNothingThatIsRead) {
   EXPECT_THAT(Error({"--flagfile=flags", "--model=flags"}), HasSubstr("is a file that is read, --flagfile="));
 }
 
+// The same command again, in the folder of its data, and beside the checkpoints that it begins with.
+TEST_F(OutputFiles, ReplaceThemselves) {
+  const std::string model = std::string("\x02\0\0\0\0\0\0\0{}", 10);
+  for (const char* name : {"data/m.safetensors", "run/m.safetensors", "run/checkpoints/step-00000005.safetensors"}) {
+    folder_.Write(name, model);
+  }
+  folder_.Write("data/m.jsonl", "{\"step\": 1}\n");
+  for (const char* input : {"--data=data", "--weights=run"}) {
+    EXPECT_EQ(Error({input, "--model=data/m.safetensors", "--log=data/m.jsonl"}), "") << input;
+    EXPECT_EQ(Error({input, "--model=run/m.safetensors"}), "") << input;
+  }
+  EXPECT_THAT(Error({"--data=data", "--log=data/m.safetensors"}), HasSubstr("is a file that is read"));
+  EXPECT_THAT(Error({"--data=data", "--model=data/m.jsonl"}), HasSubstr("is a file that is read"));
+  for (const char* weights : {"--weights=run", "--weights=run/checkpoints"}) {
+    EXPECT_THAT(Error({weights, "--model=run/checkpoints/step-00000005.safetensors"}),
+                HasSubstr("is a file that is read"));
+  }
+}
+
 TEST_F(OutputFiles, ReplaceNothingThatAnotherFileNames) {
   EXPECT_THAT(Error({"--weights=w/index.json", "--model=w/part.safetensors"}), HasSubstr("is a file that is read"));
   EXPECT_EQ(Error({"--weights=w/index.json", "--model=w/other.safetensors"}), "");
+  folder_.Write("net.onnx",
+                "\x0a\x08location\x12\x06"
+                "beside, and a tensor named logits");
+  folder_.Write("beside", "");
+  folder_.Write("logits", "");
+  for (const char* input : {"net.onnx", "--weights=net.onnx"}) {
+    EXPECT_THAT(Error({input, "--model=beside"}), HasSubstr("is a file that is read"));
+    EXPECT_EQ(Error({input, "--model=logits"}), "");
+  }
   folder_.Write("vocab.json", "{}");
   folder_.Write("merges.txt", "");
   EXPECT_THAT(Error({"--weights=vocab.json", "--log=merges.txt"}), HasSubstr("is a file that is read"));
-  folder_.Write("m.onnx", "location m.data");
-  folder_.Write("m.data", "");
-  EXPECT_THAT(Error({"m.onnx", "--model=m.data"}), HasSubstr("is a file that is read"));
 }
 
 TEST_F(OutputFiles, ReplaceNothingOfARun) {

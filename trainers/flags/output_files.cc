@@ -77,7 +77,31 @@ bool ComesWith(const std::string& input, const std::string& output) {
   const bool index = absl::EndsWith(input, ".json") && absl::EndsWith(name, ".safetensors");
   if (!index && !absl::EndsWith(input, ".onnx")) return false;
   const absl::StatusOr<std::string> text = io::ReadFile(input, kMaxIndexBytes);
-  return text.ok() && absl::StrContains(*text, name);
+  // In an ONNX file, the entry "location" of external data, as protobuf writes it.
+  const std::string file =
+      index ? absl::StrCat("\"", name, "\"")
+            : absl::StrCat("\x0a\x08location\x12", std::string(1, static_cast<char>(name.size())), name);
+  return text.ok() && absl::StrContains(*text, file);
+}
+
+// True if the file is a saved model or a metrics file, which are no data: the output of this command at an earlier
+// time. Checkpoints are not, by their names.
+bool IsOlderOutput(const fs::path& file, FileUse use) {
+  constexpr size_t kLengthBytes = 8;  // of the header of safetensors, before it
+  const absl::StatusOr<io::InputFile> opened = io::InputFile::Open(file.string());
+  if (!opened.ok()) return false;
+  std::string start(std::min<uint64_t>(opened->size(), kLengthBytes + 1), '\0');
+  if (!opened->Read(0, start.data(), start.size()).ok()) return false;
+  if (use == FileUse::kAppends) return start.empty() || absl::StartsWith(start, "{\"step\"");
+  return start.size() > kLengthBytes && start[kLengthBytes] == '{' &&
+         !absl::StartsWith(file.filename().string(), "step-");
+}
+
+// True if `output`, which exists, is one of the files that are read where `folder` is named: weights of a run, which
+// are those of its checkpoints, or data.
+bool IsReadOf(const fs::path& folder, const Named& output, const std::string& run) {
+  if (IsBelow(CheckpointFolder(folder.string()), output.path, run)) return true;
+  return !IsOlderOutput(output.path, output.use) && IsBelow(folder, output.path, run);
 }
 
 // The reason why the program must not write `output`, with what the other is called; "" if it may. `run`: its
@@ -93,7 +117,7 @@ std::string Conflict(const Named& output, const Named& other, const std::string&
     return !is_log && IsOfRun(other.path, output.path) ? absl::StrCat(" belongs to the run in ", other.called) : "";
   }
   const bool read = Same(other.path, output.path) ||
-                    (exists && (fs::is_directory(other.path, error) ? IsBelow(other.path, output.path, run)
+                    (exists && (fs::is_directory(other.path, error) ? IsReadOf(other.path, output, run)
                                                                     : ComesWith(other.path, output.path)));
   return read ? absl::StrCat(" is a file that is read, ", other.called) : "";
 }
