@@ -144,21 +144,22 @@ absl::StatusOr<int> Execute(const std::string& program, const std::vector<std::s
   if (child == 0) Become(program, argv, folder, output, self);
   if (child < 0) return io::SystemError(program, "cannot start the program that trained", errno);
   int status = 0;
-  bool stopped = false;
+  bool killed = false;
   while (true) {
-    const pid_t ended = ::waitpid(child, &status, stopped ? 0 : WNOHANG);
+    const pid_t ended = ::waitpid(child, &status, killed ? 0 : WNOHANG);
     if (ended < 0 && errno != EINTR) {
       return io::SystemError(program, "cannot wait for the program that trained", errno);
     }
     if (ended == child) break;
-    stopped = StopSignals::noted() != 0;
-    if (stopped) {
+    if (StopSignals::noted() != 0) {
       ::kill(child, SIGKILL);
+      killed = true;
     } else {
       absl::SleepFor(kPause);
     }
   }
-  if (!stopped) return status;
+  // A terminal sends the signal to both, so the program may have ended before it was noticed here.
+  if (StopSignals::noted() == 0) return status;
   return absl::CancelledError(absl::StrCat("the replay was stopped by ", SignalName(StopSignals::noted())));
 }
 

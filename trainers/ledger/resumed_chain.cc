@@ -106,7 +106,7 @@ absl::StatusOr<ResumedChain> ResumeChain(const std::string& directory, absl::str
     damage.clear();
     recorded = 0;
   }
-  if (chain.size > 0 && recorded > 0 && !checkpoint.empty()) {
+  if (recorded > 0 && !checkpoint.empty()) {
     RETURN_IF_ERROR(CheckCheckpoint(checkpoint, (*lines)[recorded - 1], recorded));
   }
   for (std::string& text : logs.Changed(directory)) damage.push_back(std::move(text));

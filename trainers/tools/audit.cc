@@ -35,9 +35,21 @@ differs, 2 if something is damaged or differs, and 1 after an error.
 
 constexpr int kDiffers = 2;
 
-// Prints what the check finds. Returns whether all is as it was recorded.
-bool PrintCheck(const RunRecord& run) {
-  const CheckedRun checked = CheckRun(run);
+// Checks a run, which may go on meanwhile: what is ahead of its record, or behind it, is looked at again with a new
+// one.
+absl::StatusOr<CheckedRun> Check(const std::string& directory, RunRecord& run) {
+  constexpr int kTries = 5;
+  for (int i = 1;; ++i) {
+    ASSIGN_OR_RETURN(run, ReadRun(directory));
+    CheckedRun checked = CheckRun(run);
+    if (checked.problems.empty() || i == kTries) return checked;
+    ASSIGN_OR_RETURN(const RunRecord now, ReadRun(directory));
+    if (now.records == run.records) return checked;
+  }
+}
+
+// Prints what the check found. Returns whether all is as it was recorded.
+bool PrintCheck(const RunRecord& run, const CheckedRun& checked) {
   absl::PrintF("%s: %s.\n", io::Printable(run.directory), checked.summary);
   for (const std::string& note : checked.notes) absl::PrintF("  Note: %s.\n", io::Printable(note));
   for (const std::string& problem : checked.problems) absl::PrintF("  DAMAGED: %s.\n", io::Printable(problem));
@@ -63,8 +75,8 @@ absl::StatusOr<int> Audit(const std::vector<std::string>& arguments, int64_t ste
   std::vector<RunRecord> runs;
   bool intact = true;
   for (const std::string& directory : directories) {
-    ASSIGN_OR_RETURN(runs.emplace_back(), ReadRun(directory));
-    intact = PrintCheck(runs.back()) && intact;
+    ASSIGN_OR_RETURN(const CheckedRun checked, Check(directory, runs.emplace_back()));
+    intact = PrintCheck(runs.back(), checked) && intact;
   }
   if (directories.size() == 1 && step < 0) return intact ? 0 : kDiffers;
   Replayer replayer(flags);

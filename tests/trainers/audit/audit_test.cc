@@ -334,6 +334,27 @@ TEST_F(Audit, GoesOnFromItsOwnCheckpointOnly) {
   EXPECT_THAT(Check("run").problems, IsEmpty());
 }
 
+// A chain that was moved away begins anew with the checkpoint, before any that it says was saved.
+TEST_F(Audit, GoesOnFromTheCheckpointThatAChainBeginsWith) {
+  Train("run", "--steps=20 --checkpoint_every=10");
+  Write(File("data.txt"), "8");
+  Train("other", "--steps=20 --checkpoint_every=10");
+  Write(File("data.txt"), "7");
+  fs::remove(File("run/chain.jsonl"));
+  Train("run", "--steps=30 --checkpoint_every=10");
+  const std::string chain = Contents(File("run/chain.jsonl"));
+  Write(File("run/chain.jsonl"), chain.substr(0, chain.rfind('\n', chain.find("{\"record\":\"save\"")) + 1));
+  fs::remove(File("run/checkpoints/step-00000030.safetensors"));
+  fs::remove(File("run/checkpoints/latest"));
+  fs::create_symlink("step-00000020.safetensors", File("run/checkpoints/latest"));
+  fs::copy_file(File("other/checkpoints/step-00000020.safetensors"), File("run/checkpoints/step-00000020.safetensors"),
+                fs::copy_options::overwrite_existing);
+  const std::string command = absl::StrCat(BELFRY_NUDGED_TRAINING, " --train_dir=", File("run"),
+                                           " --data=", File("data.txt"), " --steps=30 > ", File("output"), " 2>&1");
+  EXPECT_NE(std::system(command.c_str()), 0);
+  EXPECT_THAT(Contents(File("output")), HasSubstr("step-00000020.safetensors: is not the checkpoint that this run "));
+}
+
 TEST_F(Audit, RemembersDamageToLogsWhenTheRunGoesOn) {
   Train("run", "--steps=60 --checkpoint_every=20");
   const std::string metrics = Contents(File("run/metrics.jsonl"));
