@@ -77,7 +77,8 @@ std::vector<Output> ClipToNormGradient(const Scope& scope, const Node& node, abs
   const double clip_norm = node.attrs().Float("clip_norm");
   const Output clips = Greater(scope, norm, Fill(scope, {}, clip_norm, norm.dtype()));
   const Output size = Select(scope, clips, norm, OnesLike(scope, norm));
-  const Output products = Cast(scope, Mul(scope, dy[0], node.output(0)), norm.dtype());
+  // Not in the dtype of x: products of float16 overflow.
+  const Output products = Mul(scope, Cast(scope, dy[0], norm.dtype()), Cast(scope, node.output(0), norm.dtype()));
   const Output slope = Neg(scope, Div(scope, Sum(scope, products), size));
   return {ClipToNorm(scope, dy[0], norm, clip_norm), Select(scope, clips, slope, ZerosLike(scope, norm))};
 }

@@ -8,6 +8,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "ops/training.h"
 #include "tests/ops/harness/special_values.h"
 #include "tests/ops/harness/value.h"
 
@@ -203,6 +204,19 @@ TEST(CheckNumerics, NamesTheNodeAndCounts) {
   ASSERT_FALSE(value.ok());
   EXPECT_THAT(value.status().message(), HasSubstr("logits: the tensor of 'CheckNumerics"));
   EXPECT_THAT(value.status().message(), HasSubstr("had 1 NaN and 2 infinite values among 5"));
+}
+
+// (dy - x (x dy) / 5000^2) / 2; the products of the elements are beyond float16.
+TEST(SpecialValues, GradientsOfClippingDoNotOverflow) {
+  Graph graph(BuiltinOps());
+  const Scope scope(graph);
+  const auto half = [&](float a, float b) { return Cast(scope, Const(scope, {a, b}), DType::kFloat16); };
+  const Output x = half(3000, 4000), dy = half(100, 1);
+  const Output y = ClipToNorm(scope, x, GlobalNorm(scope, {x}, DType::kFloat32), 2500);
+  const auto gradients = ValueOf(Gradients(scope, {y}, {x}, {.grad_ys = {dy}}));
+  const std::vector<double> dx = ValueOf(harness::Evaluate({gradients[0]}, {}))[0].ToDoubles();
+  EXPECT_NEAR(dx[0], 31.76, 0.05);
+  EXPECT_NEAR(dx[1], -23.82, 0.05);
 }
 
 }  // namespace

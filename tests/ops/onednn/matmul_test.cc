@@ -105,6 +105,16 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MatrixProduct,
                          ::testing::Combine(::testing::Range<size_t>(0, MatMulShapes().size()), ::testing::Range(0, 4),
                                             ::testing::Values(1, 2)));
 
+// The library keeps extents in 32 bits in places: 2^32 rows would be a division by 0 there.
+TEST(MatrixProductExtents, AreCheckedBeforeTheLibraryCutsThem) {
+  for (const int64_t rows : {int64_t{1} << 31, int64_t{1} << 32, (int64_t{1} << 32) + 1}) {
+    for (const bool transpose_a : {false, true}) {
+      const MatMulShape shape{{}, {}, rows, 16, 16, transpose_a};
+      EXPECT_THAT(MatMul(shape).status().message(), ::testing::HasSubstr("2147483647"));
+    }
+  }
+}
+
 // Shapes of layers, of their gradients and of single rows: the library splits some of them along k where it has more
 // threads than blocks of results, which must not change the sums.
 std::vector<MatMulShape> LayerShapes() {
