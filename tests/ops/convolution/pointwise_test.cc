@@ -42,8 +42,9 @@ class PointwiseTest : public testing::TestWithParam<int> {
     for (const Shape& shape : shapes) inputs.push_back(Const(scope, Values(shape, dtype)));
     return ValueOf(harness::Evaluate(scope.AddAll(op, inputs), {}));
   }
-  // Compares with float64. A sum of n products is rounded n times, each time by at most 2^-24 of what has been added up,
-  // which is about as large as the largest result; n errors of random sign add up to the root of n. Times 4 for chance.
+  // Compares with float64. A sum of n products is rounded n times, each time by at most 2^-24 of what has been added
+  // up, which is about as large as the largest result; n errors of random sign add up to the root of n. Times 4 for
+  // chance.
   void Compare(absl::string_view op, const std::vector<Shape>& shapes, int64_t terms) {
     const std::vector<Tensor> expected = Compute(op, shapes, DType::kFloat64);
     const ScopedParallelThreads threads(GetParam());
