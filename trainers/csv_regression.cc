@@ -144,7 +144,10 @@ absl::Status CsvRegression::Configure(ProgramRun& run) {
 
 absl::Status CsvRegression::OpenData(ProgramRun& run) {
   RETURN_IF_ERROR(ReadColumns(options_, features_, target_));
-  if (const int64_t rows = target_.values.elements(); !options_.at_most_all && run.order.batch_size > rows) {
+  const int64_t rows = target_.values.elements();
+  if (options_.at_most_all) {
+    run.order.batch_size = std::min(run.order.batch_size, rows);
+  } else if (run.order.batch_size > rows) {
     return absl::InvalidArgumentError(absl::StrCat(options_.path, " has ", Counted(rows, "row"),
                                                    ", fewer than a batch of ", run.order.batch_size,
                                                    "; lower --batch_size"));

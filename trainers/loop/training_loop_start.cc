@@ -76,7 +76,8 @@ absl::Status TrainingLoop::CheckOptions() const {
     return absl::InvalidArgumentError(
         "ResumeOptions::latest needs TrainerOptions::directory, where the checkpoints are");
   }
-  if (input_.batches_per_epoch() == 1 && input_.last_batch_size() < input_.batch_size() && tasks_.world().rank() == 0) {
+  if (options_.steps > 0 && input_.batches_per_epoch() == 1 && input_.last_batch_size() < input_.batch_size() &&
+      tasks_.world().rank() == 0) {
     spdlog::warn("the data have {}, fewer than a batch of {}, so each step trains on all of them",
                  Counted(input_.last_batch_size(), "example"), input_.batch_size());
   }
