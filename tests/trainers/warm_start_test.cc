@@ -89,7 +89,7 @@ TEST_F(WarmStartTest, TakesWhatFits) {
   }
 }
 
-// Those of a deeper network, of which the shallow one takes a part.
+// The weights of a deeper network; the shallow one takes a part of them.
 TEST_F(WarmStartTest, NamesTensorsThatNoVariableTakes) {
   const std::string file = folder_ / "foreign.safetensors";
   std::vector<io::NamedTensor> tensors = {

@@ -81,7 +81,7 @@ class ReplayFolder {
     ::close(folder);
     return -1;
   }
-  // Those that a killed process left. A new one may not be locked yet.
+  // Removes folders that killed processes left. A new one may not be locked yet.
   static void RemoveStale(const fs::path& temporary) {
     constexpr auto kNew = std::chrono::minutes(1);
     const absl::StatusOr<std::vector<std::string>> names = io::ListFolder(temporary.string());

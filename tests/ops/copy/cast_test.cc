@@ -23,7 +23,7 @@ class Rounder {
  public:
   Rounder() {
     for (uint32_t bits = 0; std::isfinite(ValueOf(bits)); ++bits) values_.push_back(ValueOf(bits));
-    // What would follow, were the exponent not that of infinity: half way to it, infinity begins.
+    // The next number if the exponent had no end; halfway to it, results become infinite.
     values_.push_back(2 * values_.back() - values_[values_.size() - 2]);
   }
   uint16_t BitsOf(long double x) const {

@@ -60,8 +60,8 @@ TEST_F(SingularPoints, SecondDerivativesOfPow) {
   EXPECT_NEAR(mixed[2], 9 + 27 * std::log(3), 1e-9);
 }
 
-// Of x1 x2 x3 the second derivatives with respect to two different factors are the third, so those of the sum of the
-// slopes are the sums of the other two; and those of that sum are 2 everywhere.
+// The second derivative of x1 x2 x3 by two different factors is the third one. So the sum of the slopes has the sums of
+// the other two as its derivatives, whose own derivatives are 2 everywhere.
 TEST_F(SingularPoints, SecondDerivativesOfProducts) {
   for (const std::vector<double>& at :
        {std::vector<double>{1, 2, 3}, {0, 2, 3}, {0, 2, 0}, {0, 0, 0}, {-1, 1e200, 4}}) {
