@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -44,7 +45,13 @@ void RotateHead(const T* x, const Compute<T>* angle, int64_t pairs, T* y) {
 template <class T>
 absl::StatusOr<Kernel> MakeRotary(const KernelSpec& spec) {
   using C = Compute<T>;
+  constexpr int64_t kLongestTable = int64_t{1} << 28;  // of angles
   const attention::RotaryPlan plan(spec);
+  if (plan.positions > kLongestTable / std::max<int64_t>(2 * plan.pairs, 1)) {
+    return absl::UnimplementedError(absl::StrCat("Rotary has ", plan.positions, " positions of ", plan.pairs,
+                                                 " pairs; at most ", kLongestTable,
+                                                 " numbers of angles are supported"));
+  }
   const auto angles = std::make_shared<const std::vector<C>>(Angles<C>(plan));
   const int64_t row = plan.heads * plan.d;
   return Kernel{[=](const KernelContext& context) {

@@ -22,7 +22,6 @@ namespace belfry::trainers {
 namespace {
 
 using ::testing::ElementsAreArray;
-using ::testing::HasSubstr;
 
 // More than there are cores, so that a dynamic team is smaller.
 int Threads() { return 2 * static_cast<int>(AvailableCores().size()); }
@@ -82,24 +81,18 @@ class Teams : public ::testing::Test {
   const std::vector<double> expected_ = OnItsOwnThread([] { return Training().Run(4); });
 };
 
-TEST_F(Teams, DynamicOnes) {
-  const auto losses = OnItsOwnThread([] {
-    omp_set_dynamic(1);
-    auto losses = Training().Run(4);
-    EXPECT_EQ(omp_get_dynamic(), 1);
-    return losses;
-  });
-  EXPECT_THAT(losses, ElementsAreArray(expected_));
-}
-
-TEST_F(Teams, WithoutActiveLevels) {
-  const auto losses = OnItsOwnThread([] {
-    omp_set_max_active_levels(0);
-    auto losses = Training().Run(4);
-    EXPECT_EQ(omp_get_max_active_levels(), 0);
-    return losses;
-  });
-  EXPECT_THAT(losses, ElementsAreArray(expected_));
+// The settings stay the program's own.
+TEST_F(Teams, DynamicOnesAndWithoutActiveLevels) {
+  for (const bool dynamic : {false, true}) {
+    const auto losses = OnItsOwnThread([dynamic] {
+      dynamic ? omp_set_dynamic(1) : omp_set_max_active_levels(0);
+      auto losses = Training().Run(4);
+      EXPECT_EQ(omp_get_dynamic(), dynamic ? 1 : 0);
+      EXPECT_EQ(omp_get_max_active_levels() == 0, !dynamic);
+      return losses;
+    });
+    EXPECT_THAT(losses, ElementsAreArray(expected_)) << dynamic;
+  }
 }
 
 TEST_F(Teams, OfAHostThatChangesItsMind) {
