@@ -37,6 +37,7 @@ class ScopedParallelThreads {
 // have no teams of their own; and if OpenMP gives a smaller team.
 absl::Status StartParallelThreads();
 
+// True on a thread of a parallel region of OpenMP that has several threads, a host's or a loop's of ours.
 bool InParallelRegion();
 
 // Calls `body` on a thread of its own and waits for it. ResourceExhausted if the system refuses one.
