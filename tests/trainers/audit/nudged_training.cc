@@ -1,10 +1,10 @@
-// A training with a fault: in one step, the kernel of one op moves one number by one unit in the last place. The plan
-// and the settings that the chain records are those of a training without it, since the step of the fault comes from a
-// file.
+// A training with a fault: in one step, the kernel of one op flips one bit of one number, which stays visible in
+// the variables. The plan and the settings that the chain records are those of a training without it, since the step of
+// the fault comes from a file.
 #include <algorithm>
-#include <cmath>
+#include <bit>
+#include <cstdint>
 #include <fstream>
-#include <limits>
 #include <random>
 #include <string>
 
@@ -55,7 +55,7 @@ absl::StatusOr<Kernel> MakeNudge(const KernelSpec& spec, const std::string& file
     std::copy(x, x + elements, y);
     if (!here || *context.input<int64_t>(1) != fault) return absl::OkStatus();
     float* const largest = std::max_element(y, y + elements);
-    *largest = std::nextafter(*largest, std::numeric_limits<float>::max());
+    *largest = std::bit_cast<float>(std::bit_cast<uint32_t>(*largest) ^ 1u << 16);
     return absl::OkStatus();
   }};
 }
