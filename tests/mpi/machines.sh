@@ -54,12 +54,12 @@ expect_text() {
   grep -qF -- "$2" "$1" || fail "$3: the output has no '$2'" "$1"
 }
 
-# await SECONDS WHAT COMMAND...: repeats the command until it succeeds.
+# await SECONDS WHAT COMMAND...: repeats the command until it succeeds; if it never does, the logs are shown.
 await() {
   local end=$((SECONDS + $1)) what=$2
   shift 2
   until "$@" >/dev/null 2>&1; do
-    [ $SECONDS -lt $end ] || fail "$what"
+    [ $SECONDS -lt $end ] || fail "$what" "$work"/*.txt
     sleep 0.1
   done
 }

@@ -33,6 +33,10 @@ trap finish EXIT
 
 [ "$(id -u)" = 0 ] || skip "Slurm's daemons need root"
 [ -d /sys/devices/system/cpu ] || skip "/sys, where slurmd reads the cores, is not mounted"
+case $(stat -f -c %T /sys/fs/cgroup 2>/dev/null) in
+  cgroup2fs | tmpfs) ;;
+  *) skip "slurmd starts only where control groups are mounted, at /sys/fs/cgroup" ;;
+esac
 for command in srun slurmctld slurmd; do need $command slurm-wlm; done
 need munged munge
 
@@ -76,7 +80,7 @@ END
   await 10 "munged does not start" test -S "$work/munge"
   daemon slurmctld slurmctld -D
   daemon slurmd slurmd -D -N localhost
-  await 20 "Slurm does not start: $(tail -n 3 "$work"/{munged,slurmctld,slurmd}.txt)" idle
+  await 20 "Slurm does not start" idle
 }
 
 idle() {
@@ -134,17 +138,17 @@ echo "srun ended with \$status in run \${SLURM_RESTART_COUNT:-0}"
 case \$status in 138 | 142) scontrol requeue "\$SLURM_JOB_ID" ;; esac
 END
   job=$(limit 10 sbatch --parsable "$work/batch.sh") || fail "sbatch ended with status $?"
-  await 30 "the batch job does not train: $(cat "$log" 2>/dev/null)" logged 3
+  await 30 "the batch job does not train" logged 3
   limit 10 scancel --signal=USR1 "$job"
-  await 30 "the batch job does not stop: $(cat "$log")" grep -q "srun ended with 138 in run 0" "$log"
+  await 30 "the batch job does not stop" grep -q "srun ended with 138 in run 0" "$log"
   expect_text "$log" "Stopped by SIGUSR1 after step" "the batch job"
   # Slurm would let it wait for two minutes.
   await 20 "the batch job is not put back into the queue" restart "$job"
-  await 30 "the batch job does not stop again: $(cat "$log")" grep -q "srun ended with 142 in run 1" "$log"
+  await 30 "the batch job does not stop again" grep -q "srun ended with 142 in run 1" "$log"
   expect_text "$log" "Resuming from $work/batch/checkpoints/step-" "the batch job"
   expect_text "$log" "Stopped by the time limit after step" "the batch job"
   await 20 "the batch job is not put back into the queue again" restart "$job"
-  await 30 "the batch job does not end: $(cat "$log")" grep -q "srun ended with 0 in run 2" "$log"
+  await 30 "the batch job does not end" grep -q "srun ended with 0 in run 2" "$log"
   await 20 "the batch job stays in the queue" ended "$job"
   echo "sbatch: saved after SIGUSR1 and after its time, and resumed each time"
 }
