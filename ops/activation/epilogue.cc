@@ -39,6 +39,12 @@ KernelSpec WithoutBias(const KernelSpec& spec) {
   return product;
 }
 
+ElementLoops ActivationLoops(const Epilogue& epilogue) {
+  if (epilogue.activation == Activation::kNone) return {};
+  return functor::VisitActivation<float>(epilogue.activation, epilogue.alpha,
+                                         [](const auto& f) { return MapLoops<float>(f); });
+}
+
 template <class T>
 Kernel ThenActivation(Kernel kernel, const KernelSpec& spec, const Epilogue& epilogue) {
   if (epilogue.activation == Activation::kNone) return kernel;

@@ -6,6 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "framework/graph/op_def.h"
 #include "ops/common/epilogue.h"
+#include "ops/elementwise/elementwise_impl.h"
 
 namespace belfry::ops {
 
@@ -35,6 +36,9 @@ std::vector<AttrDef> WithEpilogueAttrs(std::vector<AttrDef> attrs);
 absl::StatusOr<Epilogue> EpilogueOf(const Attrs& attrs);
 // Fails unless `bias` has one element for each of the last axis of `y`.
 absl::Status CheckBias(const Shape& y, const Shape& bias);
+
+// The loop over floats of an epilogue's activation; without one, for kNone, its `map` is null.
+ElementLoops ActivationLoops(const Epilogue& epilogue);
 
 // The node without its bias, which is input 2.
 KernelSpec WithoutBias(const KernelSpec& spec);

@@ -125,17 +125,21 @@ ElementLoops LoopsOf(const F& f) {
   return loops;
 }
 
-// Output 0 = f(input 0), element by element. f operates on Compute<T>.
+// The loop that a kernel of one operand needs.
 template <class T, class Out = T, class F>
-Kernel MapKernel(const KernelSpec& spec, F f) {
-  using In = Compute<T>;
-  using Result = Compute<Out>;
+ElementLoops MapLoops(const F& f) {
   ElementLoops loops = LoopsOf<T, Out>(f);
   loops.map = [](const void* functor, const void* x, void* y, int64_t n) {
     const F own = *static_cast<const F*>(functor);  // a copy, which writes to y cannot change
-    MapRun(own, static_cast<const In*>(x), static_cast<Result*>(y), n);
+    MapRun(own, static_cast<const Compute<T>*>(x), static_cast<Compute<Out>*>(y), n);
   };
-  return MakeMapKernel(spec, loops);
+  return loops;
+}
+
+// Output 0 = f(input 0), element by element. f operates on Compute<T>.
+template <class T, class Out = T, class F>
+Kernel MapKernel(const KernelSpec& spec, F f) {
+  return MakeMapKernel(spec, MapLoops<T, Out>(f));
 }
 
 template <int stride_a, int stride_b, class In, class Result, class F>

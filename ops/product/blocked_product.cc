@@ -269,20 +269,4 @@ template class BlockedProduct<double>;
 template class BlockedProduct<Half>;
 template class BlockedProduct<BFloat16>;
 
-template <class T>
-const Compute<T>* PackedConstant(const KernelSpec& spec, int input, const BlockedProduct<T>& product) {
-  using C = Compute<T>;
-  const auto pack = [&](const void* b, void* packed) {
-    product.Pack(static_cast<const T*>(b), static_cast<C*>(packed));
-    return true;
-  };
-  const size_t bytes = static_cast<size_t>(product.packed_elements()) * sizeof(C);
-  return static_cast<const C*>(spec.Prepared(input, bytes, pack));
-}
-
-template const float* PackedConstant(const KernelSpec& spec, int input, const BlockedProduct<float>& product);
-template const double* PackedConstant(const KernelSpec& spec, int input, const BlockedProduct<double>& product);
-template const float* PackedConstant(const KernelSpec& spec, int input, const BlockedProduct<Half>& product);
-template const float* PackedConstant(const KernelSpec& spec, int input, const BlockedProduct<BFloat16>& product);
-
 }  // namespace belfry::ops

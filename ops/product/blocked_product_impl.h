@@ -57,8 +57,16 @@ class BlockedProduct {
   int64_t panel_, block_, sums_;  // elements of workspace for each thread; panel_ is 0 if all of b is packed first
 };
 
-// b packed, if it is constant input `input` of a kernel (KernelSpec::Prepared); otherwise null.
-template <class T>
-const Compute<T>* PackedConstant(const KernelSpec& spec, int input, const BlockedProduct<T>& product);
+// b packed, if it is constant input `input` of a kernel (KernelSpec::Prepared); otherwise null. A product of elements
+// T: BlockedProduct<T>, or TileProduct.
+template <class T, class Product>
+const typename Product::C* PackedConstant(const KernelSpec& spec, int input, const Product& product) {
+  using C = typename Product::C;
+  const auto pack = [&](const void* b, void* packed) {
+    product.Pack(static_cast<const T*>(b), static_cast<C*>(packed));
+    return true;
+  };
+  return static_cast<const C*>(spec.Prepared(input, static_cast<size_t>(product.packed_elements()) * sizeof(C), pack));
+}
 
 }  // namespace belfry::ops

@@ -1,4 +1,5 @@
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "ops/onednn/primitive_kernel_impl.h"
 #include "ops/product/blocked_product_impl.h"
 #include "ops/product/product_ops.h"
+#include "ops/product/tile_product_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -20,16 +22,48 @@ absl::StatusOr<std::vector<Shape>> FusedMatMulShape(const ShapeArgs& args) {
   return std::vector<Shape>{y};
 }
 
+// The kernel of a product that packs b, or has it packed if it is constant.
+template <class T, class Product>
+Kernel Packing(const KernelSpec& spec, const Product& product) {
+  using C = typename Product::C;
+  const C* const ready = PackedConstant<T>(spec, 1, product);
+  const int64_t elements = ready == nullptr ? product.workspace_elements() : product.packed_workspace_elements();
+  return Kernel{[product, ready](const KernelContext& context) {
+                  const T *const a = context.input<T>(0), *const b = context.input<T>(1);
+                  const T* const bias = context.input<T>(2);
+                  T* const c = context.output<T>(0);
+                  C* const workspace = static_cast<C*>(context.workspace);
+                  if (ready != nullptr) {
+                    product.RunPacked(a, ready, bias, c, workspace);
+                  } else {
+                    product.Run(a, b, bias, c, workspace);
+                  }
+                  return absl::OkStatus();
+                },
+                sizeof(C) * static_cast<size_t>(elements)};
+}
+
 }  // namespace
 
 template <class T>
 absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const Epilogue epilogue, EpilogueOf(spec.attrs));
   const bool transpose_a = spec.attrs.Bool("transpose_a"), transpose_b = spec.attrs.Bool("transpose_b");
+  const Shape& y = spec.outputs[0].shape;
+  const int64_t k = spec.inputs[0].shape[transpose_a ? 0 : 1];
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    const simd::Tiles tiles = TileProduct::Tiles(y[0], y[1], k, transpose_a);
+    if (tiles != simd::Tiles::kNone && HasElements(spec)) {
+      const ElementLoops activation = ActivationLoops(epilogue);
+      Kernel kernel = Packing<T>(spec, TileProduct(tiles, y[0], y[1], k, transpose_a, transpose_b, activation));
+      kernel.engine = "tiles";
+      return kernel;
+    }
+  }
   if (OneDnnComputes(kDTypeOf<T>) && onednn::ProductsRepeat(kDTypeOf<T>) && HasElements(spec)) {
-    const onednn::MatMulShape shape{.m = spec.outputs[0].shape[0],
-                                    .k = spec.inputs[0].shape[transpose_a ? 0 : 1],
-                                    .n = spec.outputs[0].shape[1],
+    const onednn::MatMulShape shape{.m = y[0],
+                                    .k = k,
+                                    .n = y[1],
                                     .transpose_a = transpose_a,
                                     .transpose_b = transpose_b,
                                     .dtype = kDTypeOf<T>,
@@ -40,26 +74,8 @@ absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
                      PrimitiveKernel(spec, onednn::MatMul(shape, options), {0, 1, 2}, {0}));
     if (kernel.has_value()) return whole ? *std::move(kernel) : ThenActivation<T>(*std::move(kernel), spec, epilogue);
   }
-  const Shape& y = spec.outputs[0].shape;
-  const int64_t k = spec.inputs[0].shape[transpose_a ? 0 : 1];
   if (HasElements(spec) && (kIsSixteenBit<T> || y.elements() * k >= kSmallProduct)) {
-    const BlockedProduct<T> product(y[0], y[1], k, transpose_a, transpose_b);
-    using C = Compute<T>;
-    const C* const ready = PackedConstant(spec, 1, product);
-    const int64_t elements = ready == nullptr ? product.workspace_elements() : product.packed_workspace_elements();
-    Kernel kernel{[product, ready](const KernelContext& context) {
-                    const T *const a = context.input<T>(0), *const b = context.input<T>(1);
-                    const T* const bias = context.input<T>(2);
-                    T* const c = context.output<T>(0);
-                    C* const workspace = static_cast<C*>(context.workspace);
-                    if (ready != nullptr) {
-                      product.RunPacked(a, ready, bias, c, workspace);
-                    } else {
-                      product.Run(a, b, bias, c, workspace);
-                    }
-                    return absl::OkStatus();
-                  },
-                  sizeof(C) * static_cast<size_t>(elements)};
+    Kernel kernel = Packing<T>(spec, BlockedProduct<T>(y[0], y[1], k, transpose_a, transpose_b));
     return ThenActivation<T>(std::move(kernel), spec, epilogue);
   }
   ASSIGN_OR_RETURN(Kernel product, MakeMatMul<T>(WithoutBias(spec)));

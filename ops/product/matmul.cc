@@ -15,6 +15,7 @@
 #include "ops/product/blocked_product_impl.h"
 #include "ops/product/gemm_impl.h"
 #include "ops/product/product_ops.h"
+#include "ops/product/tile_product_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -92,17 +93,17 @@ absl::StatusOr<std::vector<Pair>> PairsOf(const BroadcastPlan& batch) {
   return pairs;
 }
 
-// Threads share the products of a batch or, if there are few, each product.
-template <class T>
-Kernel MakeBlocked(const KernelSpec& spec, std::vector<Pair> pairs, int64_t m, int64_t n, int64_t k, bool transpose_a,
-                   bool transpose_b) {
-  using C = Compute<T>;
+// Threads share the products of a batch or, if there are few, each product. `make` makes one, a BlockedProduct or a
+// TileProduct.
+template <class T, class Make>
+Kernel MakeBlocked(const KernelSpec& spec, std::vector<Pair> pairs, int64_t m, int64_t n, int64_t k, const Make& make) {
   const auto count = static_cast<int64_t>(pairs.size());
   const int64_t sharers = count >= 2 * ParallelThreads() ? ParallelThreads() : 1;
   const ScopedParallelThreads threads(sharers > 1 ? 1 : ParallelThreads());
-  const BlockedProduct<T> product(m, n, k, transpose_a, transpose_b);
+  const auto product = make();
+  using C = typename decltype(product)::C;
   const bool one_b = std::all_of(pairs.begin(), pairs.end(), [](const Pair& pair) { return pair.b == 0; });
-  const C* const ready = one_b ? PackedConstant(spec, 1, product) : nullptr;
+  const C* const ready = one_b ? PackedConstant<T>(spec, 1, product) : nullptr;
   const int64_t elements = ready == nullptr ? product.workspace_elements() : product.packed_workspace_elements();
   const auto own = static_cast<int64_t>(AlignUp(static_cast<size_t>(elements)));
   Kernel kernel;
@@ -142,17 +143,27 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   const Operand<T> b{sb[-2], sb[-1], spec.attrs.Bool("transpose_b")};
   const int64_t m = sy[-2], n = sy[-1], k = a.transpose ? a.rows : a.columns;
   if (sy.elements() == 0) return NothingToDo();
+  ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(sa), BatchOf(sb)));
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (const simd::Tiles tiles = TileProduct::Tiles(m, n, k, a.transpose); tiles != simd::Tiles::kNone) {
+      ASSIGN_OR_RETURN(std::vector<Pair> pairs, PairsOf(batch));
+      Kernel kernel = MakeBlocked<T>(spec, std::move(pairs), m, n, k,
+                                     [&] { return TileProduct(tiles, m, n, k, a.transpose, b.transpose); });
+      kernel.engine = "tiles";
+      return kernel;
+    }
+  }
   ASSIGN_OR_RETURN(std::optional<Kernel> primitive, MakePrimitive(spec, k));
   if (primitive) return *std::move(primitive);
-  ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(sa), BatchOf(sb)));
+  const auto blocked = [&] { return BlockedProduct<T>(m, n, k, a.transpose, b.transpose); };
   if constexpr (kIsSixteenBit<T>) {
     ASSIGN_OR_RETURN(std::vector<Pair> pairs, PairsOf(batch));
-    return MakeBlocked<T>(spec, std::move(pairs), m, n, k, a.transpose, b.transpose);
+    return MakeBlocked<T>(spec, std::move(pairs), m, n, k, blocked);
   } else {
     if constexpr (std::is_floating_point_v<T>) {
       if (m * n * k >= kSmallProduct) {
         ASSIGN_OR_RETURN(std::vector<Pair> pairs, PairsOf(batch));
-        return MakeBlocked<T>(spec, std::move(pairs), m, n, k, a.transpose, b.transpose);
+        return MakeBlocked<T>(spec, std::move(pairs), m, n, k, blocked);
       }
     }
     Kernel kernel;

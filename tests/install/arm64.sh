@@ -7,7 +7,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/debian_root.sh"
 own_mounts "$@"
 suite=bookworm root=$PWD/build/arm64 jobs=$(nproc)
-cases='*Conv2D*:*MatMul*:*Pool*:*Softmax*:*LayerNorm*:*BatchNorm*:*Attention*:*Lstm*:*BlockedProduct*:SimdMath*'
+cases='*Conv2D*:*MatMul*:*Pool*:*Softmax*:*LayerNorm*:*BatchNorm*:*Attention*:*Lstm*:*PackedProduct*:SimdMath*-PackedProduct/4.*'
 for option; do
   case $option in
     --root=*) root=$(cd "$caller" && realpath -m "${option#*=}") ;;

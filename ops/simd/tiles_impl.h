@@ -1,0 +1,74 @@
+// Products by tiles (AMX), registers of 16 rows of 64 bytes that Intel's processors have since Sapphire Rapids, and an
+// emulation of them for tests on any processor. For CPU kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/base/half.h"
+
+namespace belfry::ops::simd {
+
+// A tile holds 16 x 16 float sums, row by row, or an operand: 16 rows of a with 32 elements each, or 32 rows of b with
+// 16 columns, of which two rows lie interleaved: element (p, j) at [p / 2][j][p % 2].
+inline constexpr int64_t kTileRows = 16, kTileDepth = 32;
+inline constexpr int64_t kTileElements = kTileRows * kTileDepth, kTileSums = kTileRows * kTileRows;
+
+enum class Tiles { kNone, kInstructions, kEmulation };
+
+// The tiles that kernels use: those of the processor, if it has them for bfloat16 and the system lets this process use
+// them, which the first call asks for. The environment variable BELFRY_TILES says otherwise: "off", or "emulated",
+// which is slow. Thread-safe.
+Tiles AvailableTiles();
+
+// Rows and columns of tiles that are multiplied together, so that their sums and operands fill the registers.
+inline constexpr int64_t kBlockTiles = 2, kStripWidth = kBlockTiles * kTileRows;
+
+// sums = a b, or sums + a b: `rows` x `columns` tiles of sums, 1 to kBlockTiles each, one behind the other. Operands
+// are strips: for each step kBlockTiles tiles, of which the last is not read if there is one row or column.
+struct TileBlock {
+  int64_t rows = kBlockTiles, columns = kBlockTiles;
+  int64_t steps = 0;
+  const BFloat16 *a = nullptr, *b = nullptr;
+  float* sums = nullptr;
+  bool add = false;
+};
+inline constexpr int64_t kStripStep = kBlockTiles * kTileElements;
+
+// The calling thread's use of tile registers. `tiles` is not kNone. A processor saves them at each change of threads
+// until this ends.
+//
+// Bits of a sum, of the instructions as of the emulation: for each step, products of even and of odd elements are
+// summed apart, by fused multiply-adds in ascending order; then both, and then that and the sum before are added.
+// Subnormal operands and results are 0 (Intel's manual of instructions, TDPBF16PS and VCVTNE2PS2BF16).
+class TileScope {
+ public:
+  explicit TileScope(Tiles tiles);
+  ~TileScope();
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
+
+  void Multiply(const TileBlock& block) const;
+  // Rounds the sums of a block, each with what its column has in `added`, to m x n elements of y, whose rows are y_row
+  // elements apart.
+  void Store(const TileBlock& block, const float* added, int64_t m, int64_t n, BFloat16* y, int64_t y_row) const;
+
+ private:
+  Tiles tiles_;
+};
+
+// A matrix from which operands are packed: x[o, p], where o is the row of a or the column of b, is at o * stride + p if
+// `depth_inner`, otherwise at p * stride + o.
+struct StripSource {
+  const BFloat16* x;
+  int64_t stride, depth;  // all elements that are multiplied
+  bool depth_inner;
+};
+// Strips of `steps` steps from element `p` on, for o from `first` to `end`, `strip` elements apart. What of them is not
+// in the matrix is 0, as far as a tile has any of it.
+struct StripRange {
+  int64_t first, end, p, steps, strip;
+};
+void PackA(const StripSource& source, const StripRange& range, BFloat16* to);
+void PackB(const StripSource& source, const StripRange& range, BFloat16* to);
+
+}  // namespace belfry::ops::simd
