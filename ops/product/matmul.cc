@@ -143,18 +143,25 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   const Operand<T> b{sb[-2], sb[-1], spec.attrs.Bool("transpose_b")};
   const int64_t m = sy[-2], n = sy[-1], k = a.transpose ? a.rows : a.columns;
   if (sy.elements() == 0) return NothingToDo();
-  ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(sa), BatchOf(sb)));
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (const simd::Tiles tiles = TileProduct::Tiles(m, n, k, a.transpose); tiles != simd::Tiles::kNone) {
-      ASSIGN_OR_RETURN(std::vector<Pair> pairs, PairsOf(batch));
-      Kernel kernel = MakeBlocked<T>(spec, std::move(pairs), m, n, k,
-                                     [&] { return TileProduct(tiles, m, n, k, a.transpose, b.transpose); });
+    // One b for all matrices: a single tall product.
+    const bool tall = BatchOf(sb).elements() == 1 && !a.transpose;
+    const int64_t rows = tall ? sy.elements() / n : m;
+    if (const simd::Tiles tiles = TileProduct::Tiles(rows, n, k, a.transpose); tiles != simd::Tiles::kNone) {
+      std::vector<Pair> pairs(1);
+      if (!tall) {
+        ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(sa), BatchOf(sb)));
+        ASSIGN_OR_RETURN(pairs, PairsOf(batch));
+      }
+      Kernel kernel = MakeBlocked<T>(spec, std::move(pairs), rows, n, k,
+                                     [&] { return TileProduct(tiles, rows, n, k, a.transpose, b.transpose); });
       kernel.engine = "tiles";
       return kernel;
     }
   }
   ASSIGN_OR_RETURN(std::optional<Kernel> primitive, MakePrimitive(spec, k));
   if (primitive) return *std::move(primitive);
+  ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(sa), BatchOf(sb)));
   const auto blocked = [&] { return BlockedProduct<T>(m, n, k, a.transpose, b.transpose); };
   if constexpr (kIsSixteenBit<T>) {
     ASSIGN_OR_RETURN(std::vector<Pair> pairs, PairsOf(batch));

@@ -13,7 +13,8 @@ constexpr int64_t kBlockSums = simd::kStripWidth * simd::kStripWidth;
 // A task multiplies blocks of k of kTaskSteps steps. If sums are made of several blocks, they are kept between them.
 constexpr int64_t kTaskSteps = 16;
 // Up to kFewRows rows are one task, which packs its part of b, too, of up to kTaskPanels panels; with more rows, b is
-// packed first, and a task has kTaskRows. What a task packs and keeps fills half of the L2 cache of Sapphire Rapids.
+// packed first, and a task has kTaskRows. What a task packs and keeps has at most 2 MiB, the L2 cache of Sapphire
+// Rapids.
 constexpr int64_t kFewRows = 512, kTaskRows = 256, kTaskPanels = 16;
 
 int64_t Pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
@@ -30,11 +31,11 @@ struct TileProduct::Task {
 
 simd::Tiles TileProduct::Tiles(int64_t m, int64_t n, int64_t k, bool transpose_a) {
   constexpr double kSmall = 1 << 26;
-  const bool wide = m <= kFewRows && n >= k && !transpose_a;
   if (k == 0) return simd::Tiles::kNone;
-  const simd::Tiles tiles = simd::AvailableTiles();
+  if (simd::EmulatesTiles()) return simd::Tiles::kEmulation;
+  const bool wide = m <= kFewRows && n >= k && !transpose_a;
   const bool small = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) < kSmall;
-  return tiles == simd::Tiles::kInstructions && (small || wide) ? simd::Tiles::kNone : tiles;
+  return small || wide || k < simd::kTileDepth ? simd::Tiles::kNone : simd::AvailableTiles();
 }
 
 TileProduct::TileProduct(simd::Tiles tiles, int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b,
@@ -65,9 +66,7 @@ TileProduct::TileProduct(simd::Tiles tiles, int64_t m, int64_t n, int64_t k, boo
 int64_t TileProduct::workspace_elements() const {
   return (panel_ > 0 ? threads_ * panel_ : packed_elements()) + packed_workspace_elements();
 }
-int64_t TileProduct::packed_elements() const {
-  return FloatsFor(panels_ * simd::kStripWidth * steps_ * simd::kTileDepth);
-}
+int64_t TileProduct::packed_elements() const { return FloatsFor(panels_ * steps_ * simd::kStripStep); }
 int64_t TileProduct::packed_workspace_elements() const { return threads_ * (block_ + sums_); }
 
 simd::StripSource TileProduct::Rows(const BFloat16* a) const { return {a, transpose_a_ ? m_ : k_, k_, !transpose_a_}; }
@@ -99,7 +98,6 @@ void TileProduct::RunTask(int64_t number, const BFloat16* a, const BFloat16* b, 
                           const BFloat16* bias, BFloat16* c, C* scratch) const {
   const int64_t row = number / panel_tasks_ * rows_, part = number % panel_tasks_;
   const Task task{row, std::min(rows_, m_ - row), panels_ * part / panel_tasks_, panels_ * (part + 1) / panel_tasks_};
-  if (task.rows <= 0) return;
   auto* const block = reinterpret_cast<BFloat16*>(scratch + sums_);
   auto* const own = reinterpret_cast<BFloat16*>(scratch + sums_ + block_);
   const int64_t row_blocks = Pieces(task.rows, simd::kStripWidth);
@@ -127,6 +125,8 @@ void TileProduct::RunTask(int64_t number, const BFloat16* a, const BFloat16* b, 
             .sums = sums,
             .add = step > 0};
         const bool last = step + steps == steps_;
+        // Without these, stores of whole lines that are in no cache go to memory: 250 instead of 680 GFLOP/s for
+        // 2048 x 384 x 1536.
         for (int64_t r = 0; last && r < rows; ++r) __builtin_prefetch(to + r * n_, /*rw=*/1);
         tiles.Multiply(product);
         if (!last) continue;

@@ -19,8 +19,10 @@ class TileProduct {
  public:
   using C = float;  // elements of workspaces
 
-  // The tiles for a product that is faster with them than by oneDNN; kNone for others, and where there are none. Small
-  // products are not, nor those of few rows and a wide b, which oneDNN packs faster (2.6, Emerald Rapids).
+  // The tiles for a product that is faster with them than by oneDNN (2.6, Emerald Rapids); kNone for others, and where
+  // there are none. Products of fewer than 2^26 multiply-adds or with k below 32 are not faster, nor those of up to 512
+  // rows, unless a is transposed or b has fewer columns than rows: oneDNN packs a wide b faster. Emulated tiles serve
+  // all, but for k = 0.
   static simd::Tiles Tiles(int64_t m, int64_t n, int64_t k, bool transpose_a);
 
   // Runs on up to ParallelThreads() threads, those of the thread that makes it. `tiles` is not kNone.

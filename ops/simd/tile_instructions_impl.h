@@ -16,7 +16,7 @@ bool Allowed();
 void Start();
 void End();
 void Multiply(const TileBlock& block);
-// 16 sums of each `low` and `high`, plus 32 of `added`.
+// Rounds 16 sums of `low` and 16 of `high`, plus the 32 of `added`, to 32 elements of `to`.
 void Round(const float* low, const float* high, const float* added, BFloat16* to);
 
 }  // namespace tile_instructions

@@ -13,8 +13,16 @@ namespace belfry::ops::simd {
 namespace {
 
 float WithoutSubnormal(float x) { return std::abs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x; }
+// The processor looks at the exact sum, rounded with an exponent of any size: what would become the smallest normal
+// number only on the grid of subnormal ones is 0.
 float MultiplyAndAdd(float a, float b, float sum) {
-  return WithoutSubnormal(std::fma(WithoutSubnormal(a), WithoutSubnormal(b), sum));
+  constexpr double kLeast = 0x1.ffffffp-127;
+  a = WithoutSubnormal(a), b = WithoutSubnormal(b);
+  const float y = WithoutSubnormal(std::fma(a, b, sum));
+  if (std::abs(y) > std::numeric_limits<float>::min()) return y;
+  return std::abs(std::fma(static_cast<double>(a), static_cast<double>(b), static_cast<double>(sum))) < kLeast
+             ? std::copysign(0.0f, y)
+             : y;
 }
 
 struct Emulation {
@@ -137,16 +145,22 @@ void EmulateRound(const float* low, const float* high, const float* added, BFloa
   }
 }
 
+bool WishIs(const char* wish) {
+  const char* const given = std::getenv("BELFRY_TILES");
+  return given != nullptr && std::strcmp(given, wish) == 0;
+}
+
 }  // namespace
 
+bool EmulatesTiles() {
+  static const bool emulates = WishIs("emulated");
+  return emulates;
+}
+
 Tiles AvailableTiles() {
-  static const Tiles tiles = [] {
-    const char* const wish = std::getenv("BELFRY_TILES");
-    if (wish != nullptr && std::strcmp(wish, "off") == 0) return Tiles::kNone;
-    if (wish != nullptr && std::strcmp(wish, "emulated") == 0) return Tiles::kEmulation;
-    return tile_instructions::Allowed() ? Tiles::kInstructions : Tiles::kNone;
-  }();
-  return tiles;
+  if (EmulatesTiles()) return Tiles::kEmulation;
+  static const bool allowed = !WishIs("off") && tile_instructions::Allowed();
+  return allowed ? Tiles::kInstructions : Tiles::kNone;
 }
 
 TileScope::TileScope(Tiles tiles) : tiles_(tiles) {

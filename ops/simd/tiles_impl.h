@@ -17,8 +17,11 @@ enum class Tiles { kNone, kInstructions, kEmulation };
 
 // The tiles that kernels use: those of the processor, if it has them for bfloat16 and the system lets this process use
 // them, which the first call asks for. The environment variable BELFRY_TILES says otherwise: "off", or "emulated",
-// which is slow. Thread-safe.
+// which is slow. From then on the process's alternative signal stacks must have room for tiles, 11 KiB (sigaltstack,
+// AT_MINSIGSTKSZ); Linux refuses if one has not. Thread-safe.
 Tiles AvailableTiles();
+// True if BELFRY_TILES is "emulated". Asks for nothing. Thread-safe.
+bool EmulatesTiles();
 
 // Rows and columns of tiles that are multiplied together, so that their sums and operands fill the registers.
 inline constexpr int64_t kBlockTiles = 2, kStripWidth = kBlockTiles * kTileRows;
@@ -34,8 +37,8 @@ struct TileBlock {
 };
 inline constexpr int64_t kStripStep = kBlockTiles * kTileElements;
 
-// The calling thread's use of tile registers. `tiles` is not kNone. A processor saves them at each change of threads
-// until this ends.
+// The calling thread's use of tile registers. `tiles` is what AvailableTiles() returned, but not kNone, or kEmulation.
+// The system saves the registers at each change of threads until this ends.
 //
 // Bits of a sum, of the instructions as of the emulation: for each step, products of even and of odd elements are
 // summed apart, by fused multiply-adds in ascending order; then both, and then that and the sum before are added.
@@ -63,8 +66,8 @@ struct StripSource {
   int64_t stride, depth;  // all elements that are multiplied
   bool depth_inner;
 };
-// Strips of `steps` steps from element `p` on, for o from `first` to `end`, `strip` elements apart. What of them is not
-// in the matrix is 0, as far as a tile has any of it.
+// Strips of `steps` steps from element `p` on, for o from `first` to `end`, `strip` elements apart. Tiles
+// that reach beyond the matrix are filled with 0; tiles that lie beyond it are not written.
 struct StripRange {
   int64_t first, end, p, steps, strip;
 };

@@ -12,8 +12,12 @@
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
 #include "ops/activation/epilogue_impl.h"
+#include "ops/array.h"
+#include "ops/builtin_ops.h"
+#include "ops/math.h"
 #include "ops/product/tile_product_impl.h"
 #include "tests/main/testing.h"
+#include "tests/ops/harness/evaluate.h"
 
 namespace belfry::ops {
 namespace {
@@ -134,6 +138,28 @@ TEST(TileProduct, HasTheBitsOfTheEmulation) {
   const Sizes s{37, 45, 1030};
   const Operands<BFloat16> in{Draw<BFloat16>(s.m * s.k), Draw<BFloat16>(s.k * s.n), Draw<BFloat16>(s.n)};
   EXPECT_EQ(Product<ByInstructions>(s, false, true, in, 1), Product<Emulated>(s, false, true, in, 2));
+}
+
+// As a node, large enough for tiles where there are any.
+TEST(TileProduct, ServesMatMul) {
+  const Sizes s{2 * 270, 130, 1000};
+  const Operands<BFloat16> in{Draw<BFloat16>(s.m * s.k), Draw<BFloat16>(s.k * s.n), {}};
+  Graph graph(BuiltinOps());
+  const Scope scope(graph);
+  Tensor a(DType::kBFloat16, {2, s.m / 2, s.k}), b(DType::kBFloat16, {s.k, s.n});
+  std::copy(in.a.begin(), in.a.end(), a.data<BFloat16>());
+  std::copy(in.b.begin(), in.b.end(), b.data<BFloat16>());
+  const Output y = MatMul(scope, Const(scope, a), Const(scope, b));
+  ASSERT_OK_AND_ASSIGN(const std::vector<Tensor> results, harness::Evaluate({y}, {}));
+  const std::vector<double> wide_a = Wide(in.a), wide_b = Wide(in.b);
+  for (int64_t at = 0; at < s.m * s.n; at += 7) {
+    double sum = 0, size = 0;
+    for (int64_t p = 0; p < s.k; ++p) {
+      const double term = wide_a[at / s.n * s.k + p] * wide_b[p * s.n + at % s.n];
+      sum += term, size += std::abs(term);
+    }
+    ASSERT_NEAR(static_cast<float>(results[0].data<BFloat16>()[at]), sum, 1e-6 * size + 0x1p-8 * std::abs(sum));
+  }
 }
 
 // The sum is not rounded before the activation.

@@ -66,6 +66,23 @@ TEST(Tiles, EmulationHasTheBitsOfTheInstructions) {
   }
 }
 
+// 2^-126 - f 2^-150 is 0 if it is less than the smallest normal number after rounding to 24 bits of any exponent.
+TEST(Tiles, WhatRoundsToTheSmallestNormalNumber) {
+  struct Case {
+    float f, sum;
+  };
+  for (const Case& c : {Case{1, 0}, Case{0.75, 0}, Case{0.515625, 0}, Case{0.5, 0x1p-126f}, Case{0.25, 0x1p-126f}}) {
+    Operands in{std::vector<BFloat16>(kStripStep, BFloat16(0)), std::vector<BFloat16>(kStripStep, BFloat16(0)),
+                std::vector<float>(kTileSums)};
+    in.a[0] = in.b[0] = BFloat16(0x1p-63f);
+    in.a[2] = BFloat16(-0x1p-75f), in.b[2 * kTileRows] = BFloat16(c.f * 0x1p-75f);
+    EXPECT_EQ(std::bit_cast<float>(Multiply(Tiles::kEmulation, in, 1, 1, false)[0]), c.sum) << c.f;
+    if (AvailableTiles() == Tiles::kInstructions) {
+      EXPECT_EQ(Multiply(Tiles::kInstructions, in, 1, 1, false), Multiply(Tiles::kEmulation, in, 1, 1, false)) << c.f;
+    }
+  }
+}
+
 // Operands of any extents, stored either way, against their products in double; what is packed beyond them is 0.
 TEST(Tiles, MultiplyWhatWasPacked) {
   for (const int64_t m : {1, 15, 16, 17, 32}) {
