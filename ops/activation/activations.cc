@@ -3,9 +3,11 @@
 #include "absl/strings/str_cat.h"
 #include "ops/activation/activate_impl.h"
 #include "ops/activation/activation_ops.h"
+#include "ops/array.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/element_code.h"
 #include "ops/elementwise/define_impl.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 
 namespace belfry::ops {
@@ -38,8 +40,13 @@ absl::StatusOr<std::vector<Shape>> ActivationShape(const ShapeArgs& args) {
   return SameAsAll(args);
 }
 
+// The derivative by y of the slope of ELU and SELU, which is y and a constant below 0.
+Output OneBelowZero(const Scope& scope, const Node& /*node*/, Output y) {
+  return Cast(scope, Less(scope, y, Fill(scope, {}, 0, y.dtype())), y.dtype());
+}
+
 void Register(OpRegistry& registry, const std::string& name, std::vector<KernelDef> kernels,
-              std::vector<KernelDef> grad_kernels, std::vector<AttrDef> attrs = {}) {
+              std::vector<KernelDef> grad_kernels, std::vector<AttrDef> attrs = {}, Curvature curvature = nullptr) {
   std::vector<std::string> passed;
   for (const AttrDef& attr : attrs) passed.push_back(attr.name);
   const char* const made = attrs.empty() ? "<{T}>{}" : "<{T}>({alpha})";
@@ -60,7 +67,7 @@ void Register(OpRegistry& registry, const std::string& name, std::vector<KernelD
                 .types = {{"T", kFloatTypes}},
                 .attrs = attrs,
                 .shape = ActivationShape,
-                .gradient = NoSecondDerivative(),
+                .gradient = GradientOfSlope(name + "Grad", passed, std::move(curvature)),
                 .elementwise = true,
                 .element_code = ElementMap(absl::StrCat("functor::", name, "Grad", made)),
                 .in_place = {{0, 0}, {1, 0}},
@@ -80,8 +87,9 @@ void RegisterActivations(OpRegistry& registry) {
   Register(registry, "Relu6", FloatMaps<functor::Relu6>(), FloatZips<functor::Relu6Grad>());
   Register(registry, "LeakyRelu", MapsOfAlpha<functor::LeakyRelu>(), ZipsOfAlpha<functor::LeakyReluGrad>(),
            {{"alpha", 0.2}});
-  Register(registry, "Elu", MapsOfAlpha<functor::Elu>(), ZipsOfAlpha<functor::EluGrad>(), {{"alpha", 1.0}});
-  Register(registry, "Selu", FloatMaps<functor::Selu>(), FloatZips<functor::SeluGrad>());
+  Register(registry, "Elu", MapsOfAlpha<functor::Elu>(), ZipsOfAlpha<functor::EluGrad>(), {{"alpha", 1.0}},
+           OneBelowZero);
+  Register(registry, "Selu", FloatMaps<functor::Selu>(), FloatZips<functor::SeluGrad>(), {}, OneBelowZero);
 }
 
 }  // namespace belfry::ops

@@ -1,4 +1,5 @@
 #include "ops/activation/activation_ops.h"
+#include "ops/array.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/nn.h"
 #include "ops/reduction/reduce_pieces_impl.h"
@@ -87,14 +88,17 @@ void RegisterBias(OpRegistry& registry) {
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeBiasAdd<typename decltype(tag)::type>; })});
-  registry.Add({.name = "BiasAddGrad",
-                .inputs = {{"dy"}},
-                .outputs = {{"dbias"}},
-                .types = {{"T", kFloatTypes}},
-                .shape = BiasAddGradShape,
-                .gradient = NoSecondDerivative(),
-                .kernels = {BiasAddGradDef<float>(), BiasAddGradDef<double>(), BiasAddGradDef<Half>(),
-                            BiasAddGradDef<BFloat16>()}});
+  registry.Add(
+      {.name = "BiasAddGrad",
+       .inputs = {{"dy"}},
+       .outputs = {{"dbias"}},
+       .types = {{"T", kFloatTypes}},
+       .shape = BiasAddGradShape,
+       .gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> g) -> std::vector<Output> {
+         return {BroadcastLike(scope, g[0], node.input(0))};
+       },
+       .kernels = {BiasAddGradDef<float>(), BiasAddGradDef<double>(), BiasAddGradDef<Half>(),
+                   BiasAddGradDef<BFloat16>()}});
 }
 
 }  // namespace belfry::ops

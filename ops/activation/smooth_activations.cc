@@ -1,3 +1,5 @@
+#include <cmath>
+#include <numbers>
 #include <type_traits>
 #include <utility>
 
@@ -5,9 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "ops/activation/activate_impl.h"
 #include "ops/activation/activation_ops.h"
+#include "ops/array.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/element_code.h"
 #include "ops/elementwise/define_impl.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/simd/math_impl.h"
 #include "ops/simd/vector_impl.h"
@@ -82,9 +86,43 @@ ElementCodeFactory CodeOf(const std::string& op) {
   };
 }
 
+// Numbers of v's type, and v where the exponentials of what follows are not 0 or infinite: beyond, slopes are constant.
+Output NumberLike(const Scope& scope, Output v, double value) { return Fill(scope, {}, value, v.dtype()); }
+Output Bounded(const Scope& scope, Output v) {
+  return Minimum(scope, Maximum(scope, v, NumberLike(scope, v, -40)), NumberLike(scope, v, 40));
+}
+
+// The second derivative of x sigmoid(g(x)), where `slope` and `curvature` are those of g:
+// s (1 - s) (2 g' + x (g'' + (1 - 2 s) g'^2)).
+Output GatedCurvature(const Scope& scope, Output x, Output g, Output slope, Output curvature) {
+  const Output one = NumberLike(scope, x, 1), two = NumberLike(scope, x, 2), s = Sigmoid(scope, g);
+  const Output odd = Mul(scope, Sub(scope, one, Mul(scope, two, s)), Square(scope, slope));
+  const Output inner = Add(scope, Mul(scope, two, slope), Mul(scope, x, Add(scope, curvature, odd)));
+  return Mul(scope, Mul(scope, s, Sub(scope, one, s)), inner);
+}
+Output SiluCurvature(const Scope& scope, const Node& /*node*/, Output v) {
+  const Output x = Bounded(scope, v);
+  return GatedCurvature(scope, x, x, NumberLike(scope, x, 1), NumberLike(scope, x, 0));
+}
+// GELU's is (2 - x^2) times the density of the normal distribution; with tanh, the gate is 2 u = a x + b x^3.
+Output GeluCurvature(const Scope& scope, const Node& node, Output v) {
+  const Output x = Bounded(scope, v), square = Square(scope, x);
+  const auto times = [&](double factor, Output y) { return Mul(scope, NumberLike(scope, x, factor), y); };
+  if (!node.attrs().Bool("approximate")) {
+    const Output density = times(1 / std::sqrt(2 * std::numbers::pi), Exp(scope, times(-0.5, square)));
+    return Mul(scope, density, Sub(scope, NumberLike(scope, x, 2), square));
+  }
+  const double a = 2 * std::sqrt(2 / std::numbers::pi), b = 0.044715 * a;
+  const Output slope = Add(scope, NumberLike(scope, x, a), times(3 * b, square));
+  return GatedCurvature(scope, x, Mul(scope, x, Add(scope, NumberLike(scope, x, a), times(b, square))), slope,
+                        times(6 * b, x));
+}
+// Of the slope 1 - exp(-y).
+Output SoftplusCurvature(const Scope& scope, const Node& /*node*/, Output y) { return Exp(scope, Neg(scope, y)); }
+
 template <class GradFunction>
 void Register(OpRegistry& registry, const std::string& name, std::vector<KernelDef> kernels, bool from_output,
-              std::vector<AttrDef> attrs = {}) {
+              Curvature curvature, std::vector<AttrDef> attrs = {}) {
   std::vector<std::string> passed;
   for (const AttrDef& attr : attrs) passed.push_back(attr.name);
   registry.Add({.name = name,
@@ -104,7 +142,7 @@ void Register(OpRegistry& registry, const std::string& name, std::vector<KernelD
                 .types = {{"T", kFloatTypes}},
                 .attrs = attrs,
                 .shape = SameAsAll,
-                .gradient = NoSecondDerivative(),
+                .gradient = GradientOfSlope(name + "Grad", passed, std::move(curvature)),
                 .elementwise = true,
                 .element_code = CodeOf(name + "Grad"),
                 .in_place = {{0, 0}, {1, 0}},
@@ -130,9 +168,11 @@ Output Silu(OpScope scope, Output x) { return scope.Add("Silu", {x}); }
 Output Softplus(OpScope scope, Output x) { return scope.Add("Softplus", {x}); }
 
 void RegisterSmoothActivations(OpRegistry& registry) {
-  Register<GeluGradFunction>(registry, "Gelu", GeluKernels(), /*from_output=*/false, {{"approximate", false}});
-  Register<SiluGradFunction>(registry, "Silu", FloatMaps<functor::Silu>(), /*from_output=*/false);
-  Register<SoftplusGradFunction>(registry, "Softplus", FloatMaps<functor::Softplus>(), /*from_output=*/true);
+  Register<GeluGradFunction>(registry, "Gelu", GeluKernels(), /*from_output=*/false, GeluCurvature,
+                             {{"approximate", false}});
+  Register<SiluGradFunction>(registry, "Silu", FloatMaps<functor::Silu>(), /*from_output=*/false, SiluCurvature);
+  Register<SoftplusGradFunction>(registry, "Softplus", FloatMaps<functor::Softplus>(), /*from_output=*/true,
+                                 SoftplusCurvature);
 }
 
 }  // namespace belfry::ops

@@ -2,8 +2,10 @@
 #include <limits>
 
 #include "ops/activation/activation_ops.h"
+#include "ops/array.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/row_softmax_impl.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/simd/math_impl.h"
 #include "ops/simd/vector_impl.h"
@@ -203,6 +205,24 @@ absl::StatusOr<std::vector<Shape>> SoftmaxShape(const ShapeArgs& args) {
   return SameAsAll(args);
 }
 
+// dx = (y dy - y sum(y dy)) / temperature of Softmax, whose derivative by dy is symmetric, and
+// (dy - exp(y) sum(dy)) / temperature of LogSoftmax.
+std::vector<Output> SoftmaxSecondGradient(const Scope& scope, const Node& node, Output g) {
+  const Output dy = node.input(0), y = node.input(1);
+  const int64_t axis = node.attrs().Int("axis");
+  const Output share = Fill(scope, {}, 1 / node.attrs().Float("temperature"), y.dtype());
+  const auto sum = [&](Output x) { return Sum(scope, x, {axis}, /*keep_dims=*/true); };
+  if (node.op().name == "SoftmaxGrad") {
+    const Output of_dy =
+        scope.Add("SoftmaxGrad", {g, y}, {{"axis", axis}, {"temperature", node.attrs().Float("temperature")}});
+    const Output of_y =
+        Sub(scope, Mul(scope, g, Sub(scope, dy, sum(Mul(scope, dy, y)))), Mul(scope, dy, sum(Mul(scope, g, y))));
+    return {of_dy, Mul(scope, share, of_y)};
+  }
+  const Output p = Exp(scope, y), scaled = Mul(scope, share, g);
+  return {Sub(scope, scaled, sum(Mul(scope, scaled, p))), Neg(scope, Mul(scope, Mul(scope, scaled, p), sum(dy)))};
+}
+
 template <bool log>
 void Register(OpRegistry& registry, const std::string& name) {
   const std::vector<AttrDef> attrs = {{"axis", int64_t{-1}}, {"temperature", 1.0}};
@@ -222,7 +242,8 @@ void Register(OpRegistry& registry, const std::string& name) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = attrs,
                 .shape = SoftmaxShape,
-                .gradient = NoSecondDerivative(),
+                .gradient = [](const Scope& scope, const Node& node,
+                               absl::Span<const Output> g) { return SoftmaxSecondGradient(scope, node, g[0]); },
                 .in_place = {{0, 0}, {1, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeSoftmaxGrad<typename decltype(tag)::type, log>; })});

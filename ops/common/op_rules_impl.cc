@@ -32,6 +32,20 @@ GradientFunction NoSecondDerivative() {
   return NoGradient("it is itself a gradient, and second derivatives are not supported");
 }
 
+GradientFunction GradientOfSlope(std::string op, std::vector<std::string> attrs, Curvature curvature) {
+  return [op = std::move(op), attrs = std::move(attrs), curvature = std::move(curvature)](
+             const Scope& scope, const Node& node, absl::Span<const Output> dys) -> std::vector<Output> {
+    Attrs passed;
+    for (const std::string& name : attrs) passed.Set(name, *node.attrs().Find(name));
+    const Output dy = node.input(0), v = node.input(1);
+    Output of_v;
+    if (curvature != nullptr) {
+      of_v = scope.Add("Mul", {scope.Add("Mul", {dys[0], dy}), curvature(scope, node, v)});
+    }
+    return {scope.Add(op, {dys[0], v}, std::move(passed)), of_v};
+  };
+}
+
 GradientFunction GradientFrom(std::string gradient, bool from_output, std::vector<std::string> attrs) {
   return [gradient = std::move(gradient), from_output, attrs = std::move(attrs)](
              const Scope& scope, const Node& node, absl::Span<const Output> dy) -> std::vector<Output> {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -70,8 +71,12 @@ GradientFunction NoGradient(std::string why);
 inline constexpr char kByThePass[] =
     "the fusion pass creates it after gradients are taken; differentiate the ops that it replaces";
 inline constexpr char kOfUpdates[] = "it serves updates of variables, through which no gradient flows";
-// The gradient rule of an op that is itself a gradient.
+// The gradient rule of an op that is itself a gradient and has no rule yet.
 GradientFunction NoSecondDerivative();
+// That of dx = slope(v) dy, of inputs dy and v: again `op`, with the attributes `attrs`, and slope'(v), which
+// `curvature` makes of ops with derivatives. Without one it is 0.
+using Curvature = std::function<Output(const Scope& scope, const Node& node, Output v)>;
+GradientFunction GradientOfSlope(std::string op, std::vector<std::string> attrs, Curvature curvature);
 
 // The gradient rule of y = f(x, ...) whose gradient is the op `gradient` applied to (dy, y) if from_output, otherwise
 // to (dy, x), with the forward op's attributes `attrs`.

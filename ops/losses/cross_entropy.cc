@@ -2,10 +2,12 @@
 #include <cmath>
 #include <optional>
 
+#include "ops/array.h"
 #include "ops/common/index_type_impl.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/row_softmax_impl.h"
 #include "ops/losses/losses_ops.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 
 namespace belfry::ops {
@@ -310,16 +312,46 @@ absl::StatusOr<std::vector<Shape>> SparseGradShape(const ShapeArgs& args) {
   return GradShape(args);
 }
 
-// Labels are treated as constants.
-std::vector<Output> CrossEntropyGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
-  if (dy[1].valid()) return NoSecondDerivative()(scope, node, dy);
-  return {scope.Add("CrossEntropyGrad", {dy[0], node.output(1)}), Output()};
+// Rows of x, each times its factor; 0 where `ignored`, if it is not empty, is the row's label.
+Output ScaledRows(const Scope& scope, Output factors, Output x, Output labels, const std::vector<int64_t>& ignored) {
+  if (ignored.empty()) return scope.Add("CrossEntropyGrad", {factors, x});
+  return scope.Add("SparseCrossEntropyGrad", {factors, x, labels}, {{"ignore_label", ignored}});
 }
-std::vector<Output> SparseGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
-  const std::vector<int64_t>& ignored = node.attrs().Ints("ignore_label");
-  if (dy[1].valid() || ignored.empty()) return CrossEntropyGradient(scope, node, dy);
-  return {scope.Add("SparseCrossEntropyGrad", {dy[0], node.output(1), node.input(1)}, {{"ignore_label", ignored}}),
-          Output()};
+std::vector<int64_t> IgnoredLabels(const Node& node) {
+  return node.attrs().Find("ignore_label") == nullptr ? std::vector<int64_t>() : node.attrs().Ints("ignore_label");
+}
+
+// Labels are treated as constants. Second derivatives reach output 1, the softmax less the labels' shares.
+std::vector<Output> CrossEntropyGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+  const Output logits = node.input(0), labels = node.input(1), loss = node.output(0);
+  const std::vector<int64_t> ignored = IgnoredLabels(node);
+  Output first, second;
+  if (dy[0].valid()) first = ScaledRows(scope, dy[0], node.output(1), labels, ignored);
+  if (dy[1].valid()) {
+    second = scope.Add("SoftmaxGrad", {dy[1], Softmax(scope, logits)});
+    const auto number = [&](double value) { return Fill(scope, {}, value, loss.dtype()); };
+    if (labels.dtype() == logits.dtype()) {
+      // Targets that are probabilities need not have the sum 1, which the softmax is multiplied by.
+      const double smoothing = node.attrs().Float("label_smoothing");
+      const Output sums = Sum(scope, Cast(scope, labels, loss.dtype()), {-1});
+      const Output all = Add(scope, Mul(scope, number(1 - smoothing), sums), number(smoothing));
+      second = ScaledRows(scope, all, second, labels, {});
+    } else if (!ignored.empty()) {
+      second = ScaledRows(scope, BroadcastLike(scope, number(1), loss), second, labels, ignored);
+    }
+  }
+  if (!first.valid() || !second.valid()) return {first.valid() ? first : second, Output()};
+  return {Add(scope, first, second), Output()};
+}
+// dlogits = dloss backprop, row by row.
+std::vector<Output> CrossEntropySecondGradient(const Scope& scope, const Node& node, absl::Span<const Output> g) {
+  const Output dloss = node.input(0), backprop = node.input(1),
+               labels = node.inputs().size() > 2 ? node.input(2) : Output();
+  const Output products = Cast(scope, Mul(scope, g[0], backprop), dloss.dtype());
+  std::vector<Output> gradients = {Sum(scope, products, {-1}),
+                                   ScaledRows(scope, dloss, g[0], labels, IgnoredLabels(node))};
+  gradients.resize(node.inputs().size());
+  return gradients;
 }
 
 template <class Make>
@@ -360,7 +392,6 @@ void RegisterCrossEntropy(OpRegistry& registry) {
   sparse.inputs[1].type = "Tlabels";
   sparse.types.push_back({"Tlabels", kIndexTypes});
   sparse.attrs.push_back({"ignore_label", std::vector<int64_t>()});
-  sparse.gradient = SparseGradient;
   registry.Add(sparse);
   sparse.name = "SparseCrossEntropyWithGradient";
   sparse.inputs.push_back({"dloss", "U"});
@@ -378,7 +409,7 @@ void RegisterCrossEntropy(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}, {"U", kWideFloatTypes}, {"Tlabels", kIndexTypes}},
                 .attrs = {{"ignore_label", std::vector<int64_t>(), true}},
                 .shape = SparseGradShape,
-                .gradient = NoSecondDerivative(),
+                .gradient = CrossEntropySecondGradient,
                 .in_place = {{1, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeSparseGrad<typename decltype(tag)::type>; })});
@@ -387,7 +418,7 @@ void RegisterCrossEntropy(OpRegistry& registry) {
                 .outputs = {{"dlogits"}},
                 .types = {{"T", kFloatTypes}, {"U", kWideFloatTypes}},
                 .shape = GradShape,
-                .gradient = NoSecondDerivative(),
+                .gradient = CrossEntropySecondGradient,
                 .in_place = {{1, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeCrossEntropyGrad<typename decltype(tag)::type>; })});

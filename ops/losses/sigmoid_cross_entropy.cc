@@ -1,7 +1,9 @@
 #include "ops/activation/functors.h"
+#include "ops/array.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/element_code.h"
 #include "ops/losses/losses_ops.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/simd/math_impl.h"
 #include "ops/simd/vector_impl.h"
@@ -52,6 +54,15 @@ std::vector<Output> SigmoidCrossEntropyGradient(const Scope& scope, const Node& 
           scope.Add("Neg", {scope.Add("Mul", {logits, dy[0]})})};
 }
 
+// dlogits = dy (sigmoid(logits) - labels).
+std::vector<Output> SigmoidCrossEntropySecondGradient(const Scope& scope, const Node& node,
+                                                      absl::Span<const Output> g) {
+  const Output dy = node.input(0), logits = node.input(1), s = Sigmoid(scope, logits), both = Mul(scope, g[0], dy);
+  const Output rest = Sub(scope, Fill(scope, {}, 1, s.dtype()), s);
+  return {scope.Add("SigmoidCrossEntropyGrad", {g[0], logits, node.input(2)}), Mul(scope, both, Mul(scope, s, rest)),
+          Neg(scope, both)};
+}
+
 }  // namespace
 
 Output SigmoidCrossEntropy(OpScope scope, Output logits, Output labels) {
@@ -74,7 +85,7 @@ void RegisterSigmoidCrossEntropy(OpRegistry& registry) {
                 .outputs = {{"dlogits"}},
                 .types = {{"T", kFloatTypes}},
                 .shape = SameAsAll,
-                .gradient = NoSecondDerivative(),
+                .gradient = SigmoidCrossEntropySecondGradient,
                 .elementwise = true,
                 .element_code = ElementMap("functor::SigmoidCrossEntropyGrad<{T}>{}"),
                 .in_place = {{0, 0}, {1, 0}, {2, 0}},
