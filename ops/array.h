@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "framework/graph/scope.h"
 #include "ops/extents.h"
+#include "ops/operand.h"
 
 namespace belfry::ops {
 
@@ -94,7 +95,7 @@ Output Tile(OpScope scope, Output x, std::vector<int64_t> multiples);
 // an infinite derivative is NaN, so Select(x > 0, Sqrt(x), x) has the gradient NaN at -1. The same holds for elements
 // that Slice or Gather leave out. The way out is to select before the singular function as well, and give it an
 // argument at which it is smooth: Select(x > 0, Sqrt(Select(x > 0, x, 1)), x).
-Output Select(OpScope scope, Output condition, Output a, Output b);
+Output Select(OpScope scope, Output condition, const Operand& a, const Operand& b);
 
 // --- Rearranging ---
 

@@ -2,7 +2,9 @@
 //
 // Unless stated otherwise: operands have any numeric dtype; binary ops take two tensors of one dtype and broadcast by
 // NumPy's rules (BroadcastShapes); 16-bit floats are computed in float and rounded once; integers wrap around; NaN
-// propagates; and every op on floats is differentiable.
+// propagates; and every op on floats is differentiable. An Operand may be a number, as in Sub(scope, 1, x).
+//
+// ops/formula.h has the same ops without a scope: 1 - x.
 #pragma once
 
 #include <initializer_list>
@@ -12,18 +14,20 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "framework/graph/scope.h"
+#include "ops/operand.h"
 
 namespace belfry::ops {
 
 // --- Arithmetic ---
 
-Output Add(OpScope scope, Output a, Output b);
-Output Sub(OpScope scope, Output a, Output b);
-Output Mul(OpScope scope, Output a, Output b);
+Output Add(OpScope scope, const Operand& a, const Operand& b);
+Output Sub(OpScope scope, const Operand& a, const Operand& b);
+// A number times a tensor of floats is Scale.
+Output Mul(OpScope scope, const Operand& a, const Operand& b);
 // a / b, floats only (op "RealDiv").
-Output Div(OpScope scope, Output a, Output b);
+Output Div(OpScope scope, const Operand& a, const Operand& b);
 // (a - b)^2.
-Output SquaredDifference(OpScope scope, Output a, Output b);
+Output SquaredDifference(OpScope scope, const Operand& a, const Operand& b);
 Output Neg(OpScope scope, Output x);
 // x^2.
 Output Square(OpScope scope, Output x);
@@ -32,11 +36,11 @@ Output Scale(OpScope scope, Output x, double factor);
 // The floor of a / b, and the remainder, which has the sign of b: Python's // and %. An integer division by 0 fails the
 // step on a CPU; on a GPU, whose kernels cannot fail, it gives 0. Floats are divided as CPython divides them, from the
 // exact remainder; by 0 the quotient is infinite or NaN, and the remainder NaN.
-Output FloorDiv(OpScope scope, Output a, Output b);  // not differentiable
-Output FloorMod(OpScope scope, Output a, Output b);
+Output FloorDiv(OpScope scope, const Operand& a, const Operand& b);  // not differentiable
+Output FloorMod(OpScope scope, const Operand& a, const Operand& b);
 // The maximum and the minimum; NaN if either operand is NaN. Where a == b the gradient goes to a.
-Output Maximum(OpScope scope, Output a, Output b);
-Output Minimum(OpScope scope, Output a, Output b);
+Output Maximum(OpScope scope, const Operand& a, const Operand& b);
+Output Minimum(OpScope scope, const Operand& a, const Operand& b);
 // x clamped to [low, high], floats only. The gradient is 0 outside.
 Output ClipByValue(OpScope scope, Output x, double low, double high);
 Output Abs(OpScope scope, Output x);
@@ -57,7 +61,7 @@ Output Sqrt(OpScope scope, Output x);
 Output Rsqrt(OpScope scope, Output x);       // 1 / sqrt(x)
 Output Reciprocal(OpScope scope, Output x);  // 1 / x
 // a^b. Where a <= 0, the gradient with respect to b is 0. Where b is 0, so is that with respect to a.
-Output Pow(OpScope scope, Output a, Output b);
+Output Pow(OpScope scope, const Operand& a, const Operand& b);
 Output Sigmoid(OpScope scope, Output x);  // 1 / (1 + exp(-x))
 Output Tanh(OpScope scope, Output x);
 Output Sin(OpScope scope, Output x);
@@ -67,7 +71,7 @@ Output Asin(OpScope scope, Output x);
 Output Acos(OpScope scope, Output x);
 Output Atan(OpScope scope, Output x);
 // The angle of the point (x, y), in [-pi, pi]. At the origin the gradients are 0.
-Output Atan2(OpScope scope, Output y, Output x);
+Output Atan2(OpScope scope, const Operand& y, const Operand& x);
 Output Sinh(OpScope scope, Output x);
 Output Cosh(OpScope scope, Output x);
 Output Erf(OpScope scope, Output x);   // 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x
@@ -75,12 +79,12 @@ Output Erfc(OpScope scope, Output x);  // 1 - erf(x), accurate for large x
 
 // --- Comparisons and logic: results are bool and not differentiable ---
 
-Output Equal(OpScope scope, Output a, Output b);     // any dtype
-Output NotEqual(OpScope scope, Output a, Output b);  // any dtype
-Output Less(OpScope scope, Output a, Output b);
-Output LessEqual(OpScope scope, Output a, Output b);
-Output Greater(OpScope scope, Output a, Output b);
-Output GreaterEqual(OpScope scope, Output a, Output b);
+Output Equal(OpScope scope, const Operand& a, const Operand& b);     // any dtype
+Output NotEqual(OpScope scope, const Operand& a, const Operand& b);  // any dtype
+Output Less(OpScope scope, const Operand& a, const Operand& b);
+Output LessEqual(OpScope scope, const Operand& a, const Operand& b);
+Output Greater(OpScope scope, const Operand& a, const Operand& b);
+Output GreaterEqual(OpScope scope, const Operand& a, const Operand& b);
 Output LogicalAnd(OpScope scope, Output a, Output b);  // LogicalAnd, Or, Xor, Not: bool only
 Output LogicalOr(OpScope scope, Output a, Output b);
 Output LogicalXor(OpScope scope, Output a, Output b);

@@ -68,6 +68,7 @@
 #include "ops/attention.h"
 #include "ops/builtin_ops.h"
 #include "ops/collective.h"
+#include "ops/formula.h"
 #include "ops/image.h"
 #include "ops/math.h"
 #include "ops/nn.h"

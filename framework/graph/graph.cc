@@ -62,6 +62,7 @@ std::string Graph::UniqueName(absl::string_view name) {
 absl::StatusOr<const Node*> Graph::AddNode(NodeRequest request) {
   if (finalized_) return absl::FailedPreconditionError("Graph is finalized and cannot be modified.");
   auto node = std::unique_ptr<Node>(new Node());
+  node->graph_ = this;
   if (absl::Status status = Build(request, *node); !status.ok()) {
     std::string text = absl::StrCat("Cannot add node '", request.name, "' (op ", request.op, "): ", status.message());
     if (request.location.known()) absl::StrAppend(&text, " (", request.location.ToString(), ")");
@@ -160,7 +161,6 @@ absl::Status Graph::Build(NodeRequest& request, Node& node) const {
   const OpDef* op = registry_.Find(request.op);
   if (op == nullptr) return absl::NotFoundError("the graph's registry has no op of this name");
   node.op_ = op;
-  node.graph_ = this;
   node.inputs_ = std::move(request.inputs);
   node.control_inputs_ = std::move(request.control_inputs);
   if (request.facts == nullptr) return absl::InvalidArgumentError("it has no facts");

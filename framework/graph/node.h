@@ -19,11 +19,21 @@ namespace belfry {
 class Graph;
 class Node;
 
+namespace formulas {
+// The base of types that formulas are written with. It makes their operators and functions (ops/formula.h) be found for
+// them, and only for them: `using namespace belfry` brings neither Sum nor Log.
+struct Enabled {};
+}  // namespace formulas
+
 // One output of a node, the value that flows along an edge. A value type. An invalid Output (default-constructed) is
-// what builders return after an error, and means "no gradient" in gradient lists.
-struct Output {
+// what builders return after an error, and means "no gradient" in gradient lists. Outputs are equal if they are the
+// same output; Equal(x, y) of ops/formula.h compares values.
+struct Output : formulas::Enabled {
   const Node* node = nullptr;
   int index = 0;
+
+  constexpr Output() = default;
+  constexpr Output(const Node* of, int number) : node(of), index(number) {}
 
   bool valid() const { return node != nullptr; }
   // An invalid Output has dtype float32, an invalid shape, and the name "(invalid)".
@@ -93,12 +103,13 @@ class Node {
 
  private:
   friend class Graph;
+  friend class Scope;
   Node() = default;
 
   int id_ = 0;
   std::string name_;
   const OpDef* op_ = nullptr;
-  const Graph* graph_ = nullptr;
+  Graph* graph_ = nullptr;
   Attrs attrs_;
   std::vector<Output> inputs_;
   std::vector<const Node*> control_inputs_;

@@ -50,6 +50,12 @@ absl::Status Scope::WithOwnLine(const absl::Status& status) const {
   return absl::Status(status.code(), absl::StrCat(status.message(), " (", location, ")"));
 }
 
+Scope Scope::Beside(const Node& node) {
+  Scope scope(*node.graph_);
+  scope.name_ = node.name().substr(0, node.name().rfind('/') + 1);
+  return scope.With([&](Facts& facts) { static_cast<NodeFacts&>(facts) = node.facts(); });
+}
+
 void Scope::Fail(const absl::Status& status) const { graph_->Fail(WithOwnLine(status)); }
 
 Scope Scope::NameScope(absl::string_view name, SourceLocation location) const {
@@ -196,7 +202,7 @@ Scope Scope::InPhase(Phase phase, const Node* computed_for) const {
 Scope Scope::InTower(int tower) const {
   return With([&](Facts& facts) {
     facts.tower = tower;
-    facts.tower_scope = name_;
+    facts.tower_scope = tower < 0 ? "" : name_;
   });
 }
 

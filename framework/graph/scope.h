@@ -40,6 +40,9 @@ class Scope {
  public:
   explicit Scope(Graph& graph) : graph_(&graph) {}
 
+  // A scope for nodes beside `node`: its name scope, device, phase and tower. Of variables, control inputs and random
+  // counters it knows nothing.
+  static Scope Beside(const Node& node);
   // Places names below "name/", made unique as TensorFlow 1 does: the second "conv1" is "conv1_1/". With a trailing
   // slash, "name/" re-enters an existing scope; "" is the root. The scope of a tower is re-entered from scopes of the
   // tower only; elsewhere that is an error of the graph, with the caller's source line.
@@ -77,8 +80,8 @@ class Scope {
   // New nodes belong to this phase of a step. `computed_for`: the forward node whose gradient they compute, or the
   // node of the variable that they update.
   Scope InPhase(Phase phase, const Node* computed_for = nullptr) const;
-  // New nodes belong to tower `tower`. Called on the name scope of the tower itself: reports and summaries show names
-  // without it.
+  // New nodes belong to tower `tower`, or to none if it is -1. Called on the name scope of the tower itself: reports
+  // and summaries show names without it.
   Scope InTower(int tower) const;
   // Builds for the training step of this name, which has a global step and a loss scale of its own: the variables
   // "<name>/global_step" (optim/global_step.h) and "<name>/loss_scale". Empty: the graph's.

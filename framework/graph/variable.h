@@ -35,7 +35,7 @@ struct VariableDef {
 
 // A handle of a variable. A value type, cheap to copy; converts to the Output that reads it. A read sees the value from
 // before this step's updates, unless it depends on an update by data or control dependency.
-class Variable {
+class Variable : public formulas::Enabled {
  public:
   Variable() = default;
   explicit Variable(const VariableDef* def) : def_(def) {}
@@ -58,7 +58,7 @@ class Variable {
   bool sharded() const { return def_->slot_of != nullptr && def_->slot_of->part_of != nullptr; }
   Output value() const { return valid() ? def_->node->output(0) : Output(); }
   operator Output() const { return value(); }  // NOLINT: a variable is used like any tensor
-  bool operator==(const Variable& other) const = default;
+  bool operator==(const Variable& other) const { return def_ == other.def_; }
 
  private:
   const VariableDef* def_ = nullptr;

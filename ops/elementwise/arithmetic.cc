@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "ops/element_code.h"
 #include "ops/elementwise/define_impl.h"
 #include "ops/elementwise/elementwise_ops.h"
@@ -12,13 +14,26 @@ absl::StatusOr<Kernel> MakeScale(const KernelSpec& spec) {
   return MapKernel<T>(spec, functor::Scale<Compute<T>>{static_cast<Compute<T>>(spec.attrs.Float("factor"))});
 }
 
+// Whether Scale multiplies `x` by this number, which is to be finite where x is computed if it is so here.
+bool IsFactor(const Operand& number, const Operand& x) {
+  if (!number.is_number() || !x.tensor().valid() || !IsFloating(x.tensor().dtype())) return false;
+  const bool wide = x.tensor().dtype() == DType::kFloat64 || !std::isfinite(number.number());
+  return wide || std::isfinite(static_cast<float>(number.number()));
+}
+
 }  // namespace
 
-Output Add(OpScope scope, Output a, Output b) { return scope.Add("Add", {a, b}); }
-Output Sub(OpScope scope, Output a, Output b) { return scope.Add("Sub", {a, b}); }
-Output Mul(OpScope scope, Output a, Output b) { return scope.Add("Mul", {a, b}); }
-Output Div(OpScope scope, Output a, Output b) { return scope.Add("RealDiv", {a, b}); }
-Output SquaredDifference(OpScope scope, Output a, Output b) { return scope.Add("SquaredDifference", {a, b}); }
+Output Add(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "Add", a, b); }
+Output Sub(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "Sub", a, b); }
+Output Mul(OpScope scope, const Operand& a, const Operand& b) {
+  if (IsFactor(a, b)) return Scale(scope, b.tensor(), a.number());
+  if (IsFactor(b, a)) return Scale(scope, a.tensor(), b.number());
+  return AddBinary(scope, "Mul", a, b);
+}
+Output Div(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "RealDiv", a, b); }
+Output SquaredDifference(OpScope scope, const Operand& a, const Operand& b) {
+  return AddBinary(scope, "SquaredDifference", a, b);
+}
 Output Neg(OpScope scope, Output x) { return scope.Add("Neg", {x}); }
 Output Square(OpScope scope, Output x) { return scope.Add("Square", {x}); }
 Output Scale(OpScope scope, Output x, double factor) { return scope.Add("Scale", {x}, {{"factor", factor}}); }

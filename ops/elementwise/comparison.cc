@@ -43,12 +43,14 @@ OpDef Predicate(absl::string_view name) {
 
 }  // namespace
 
-Output Equal(OpScope scope, Output a, Output b) { return scope.Add("Equal", {a, b}); }
-Output NotEqual(OpScope scope, Output a, Output b) { return scope.Add("NotEqual", {a, b}); }
-Output Less(OpScope scope, Output a, Output b) { return scope.Add("Less", {a, b}); }
-Output LessEqual(OpScope scope, Output a, Output b) { return scope.Add("LessEqual", {a, b}); }
-Output Greater(OpScope scope, Output a, Output b) { return scope.Add("Greater", {a, b}); }
-Output GreaterEqual(OpScope scope, Output a, Output b) { return scope.Add("GreaterEqual", {a, b}); }
+Output Equal(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "Equal", a, b); }
+Output NotEqual(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "NotEqual", a, b); }
+Output Less(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "Less", a, b); }
+Output LessEqual(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "LessEqual", a, b); }
+Output Greater(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "Greater", a, b); }
+Output GreaterEqual(OpScope scope, const Operand& a, const Operand& b) {
+  return AddBinary(scope, "GreaterEqual", a, b);
+}
 Output LogicalAnd(OpScope scope, Output a, Output b) { return scope.Add("LogicalAnd", {a, b}); }
 Output LogicalOr(OpScope scope, Output a, Output b) { return scope.Add("LogicalOr", {a, b}); }
 Output LogicalXor(OpScope scope, Output a, Output b) { return scope.Add("LogicalXor", {a, b}); }

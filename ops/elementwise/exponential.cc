@@ -79,7 +79,7 @@ Output Sigmoid(OpScope scope, Output x) { return scope.Add("Sigmoid", {x}); }
 Output Sqrt(OpScope scope, Output x) { return scope.Add("Sqrt", {x}); }
 Output Rsqrt(OpScope scope, Output x) { return scope.Add("Rsqrt", {x}); }
 Output Reciprocal(OpScope scope, Output x) { return scope.Add("Reciprocal", {x}); }
-Output Pow(OpScope scope, Output a, Output b) { return scope.Add("Pow", {a, b}); }
+Output Pow(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "Pow", a, b); }
 
 void RegisterExponentials(OpRegistry& registry) {
   RegisterFromOutput(registry);

@@ -103,10 +103,10 @@ Output Sign(OpScope scope, Output x) { return scope.Add("Sign", {x}); }
 Output Floor(OpScope scope, Output x) { return scope.Add("Floor", {x}); }
 Output Ceil(OpScope scope, Output x) { return scope.Add("Ceil", {x}); }
 Output Round(OpScope scope, Output x) { return scope.Add("Round", {x}); }
-Output FloorDiv(OpScope scope, Output a, Output b) { return scope.Add("FloorDiv", {a, b}); }
-Output FloorMod(OpScope scope, Output a, Output b) { return scope.Add("FloorMod", {a, b}); }
-Output Maximum(OpScope scope, Output a, Output b) { return scope.Add("Maximum", {a, b}); }
-Output Minimum(OpScope scope, Output a, Output b) { return scope.Add("Minimum", {a, b}); }
+Output FloorDiv(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "FloorDiv", a, b); }
+Output FloorMod(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "FloorMod", a, b); }
+Output Maximum(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "Maximum", a, b); }
+Output Minimum(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "Minimum", a, b); }
 Output ClipByValue(OpScope scope, Output x, double low, double high) {
   return scope.Add("ClipByValue", {x}, {{"low", low}, {"high", high}});
 }

@@ -1,4 +1,5 @@
 #include <array>
+#include <utility>
 
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
@@ -110,7 +111,11 @@ std::vector<Output> SelectGrad(const Scope& scope, const Node& node, absl::Span<
 
 }  // namespace
 
-Output Select(OpScope scope, Output condition, Output a, Output b) { return scope.Add("Select", {condition, a, b}); }
+Output Select(OpScope scope, Output condition, const Operand& a, const Operand& b) {
+  std::vector<Output> inputs = Tensors(scope, "Select", a, b);
+  inputs.insert(inputs.begin(), condition);
+  return scope.Add("Select", std::move(inputs));
+}
 
 void RegisterSelectOps(OpRegistry& registry) {
   registry.Add({.name = "Select",

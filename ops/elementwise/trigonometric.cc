@@ -57,7 +57,7 @@ Output Tan(OpScope scope, Output x) { return scope.Add("Tan", {x}); }
 Output Asin(OpScope scope, Output x) { return scope.Add("Asin", {x}); }
 Output Acos(OpScope scope, Output x) { return scope.Add("Acos", {x}); }
 Output Atan(OpScope scope, Output x) { return scope.Add("Atan", {x}); }
-Output Atan2(OpScope scope, Output y, Output x) { return scope.Add("Atan2", {y, x}); }
+Output Atan2(OpScope scope, const Operand& y, const Operand& x) { return AddBinary(scope, "Atan2", y, x); }
 Output Sinh(OpScope scope, Output x) { return scope.Add("Sinh", {x}); }
 Output Cosh(OpScope scope, Output x) { return scope.Add("Cosh", {x}); }
 Output Erf(OpScope scope, Output x) { return scope.Add("Erf", {x}); }

@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<Shape>> MatMulShape(const ShapeArgs& args) {
 
 // An operand in the form that Gemm reads: transposed into the workspace if necessary.
 template <class T>
-struct Operand {
+struct StoredMatrix {
   int64_t rows, columns;  // as stored
   bool transpose;
 
@@ -139,8 +139,8 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   const Shape& sa = spec.inputs[0].shape;
   const Shape& sb = spec.inputs[1].shape;
   const Shape& sy = spec.outputs[0].shape;
-  const Operand<T> a{sa[-2], sa[-1], spec.attrs.Bool("transpose_a")};
-  const Operand<T> b{sb[-2], sb[-1], spec.attrs.Bool("transpose_b")};
+  const StoredMatrix<T> a{sa[-2], sa[-1], spec.attrs.Bool("transpose_a")};
+  const StoredMatrix<T> b{sb[-2], sb[-1], spec.attrs.Bool("transpose_b")};
   const int64_t m = sy[-2], n = sy[-1], k = a.transpose ? a.rows : a.columns;
   if (sy.elements() == 0) return NothingToDo();
   if constexpr (std::is_same_v<T, BFloat16>) {

@@ -61,7 +61,7 @@ class Pruner {
       if (!fed_.contains(fetch)) need(*Source(fetch).node);
     }
     for (const Node* target : request_.targets) {
-      if (!FedPlaceholder(*target)) need(*Source({target}).node);
+      if (!FedPlaceholder(*target)) need(*Source({target, 0}).node);
     }
     // A collective is met by all towers or by none, so one of its nodes needs the others.
     HashMap<std::string, std::vector<const Node*>> groups;
@@ -124,7 +124,7 @@ class Pruner {
       if (!fed_.contains(input)) visit(*Source(input).node);
     }
     for (const Node* control : node.control_inputs()) {
-      if (!FedPlaceholder(*control)) visit(*Source({control}).node);
+      if (!FedPlaceholder(*control)) visit(*Source({control, 0}).node);
     }
   }
 
@@ -138,7 +138,7 @@ class Pruner {
   }
 
   int IndexOf(const Node& node) const {
-    return FedPlaceholder(node) ? fed_.at(node.output(0)).node : index_[Source({&node}).node->id()];
+    return FedPlaceholder(node) ? fed_.at(node.output(0)).node : index_[Source({&node, 0}).node->id()];
   }
 
   Value Find(const Output& output) const {

@@ -11,7 +11,7 @@ namespace {
 const std::vector<DType> kNumbers = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
                                      DType::kInt32,   DType::kInt64,   DType::kUInt8};
 
-using Binary = Output (*)(OpScope, Output, Output);
+using Binary = std::function<Output(const Scope&, Output, Output)>;
 
 // y = f(a, b) with broadcasting. The reference walks the coordinates of the result.
 OpCase BinaryCase(const std::string& name, Binary op, std::function<double(double, double)> f) {
