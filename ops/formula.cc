@@ -198,7 +198,21 @@ Output Norm(const Term& x, const Axes& axes, bool keep_dims) { return Apply(ops:
 Output Prod(const Term& x, const Axes& axes, bool keep_dims) { return Apply(ops::Prod, x, axes, keep_dims); }
 Output Sum(const Term& x, const Axes& axes, bool keep_dims) { return Apply(ops::Sum, x, axes, keep_dims); }
 
+Output HuberLoss(const Term& x, const Term& targets, double delta) { return Apply(ops::HuberLoss, x, targets, delta); }
+Output KlDivergence(const Term& p, const Term& log_q) { return Apply(ops::KlDivergence, p, log_q); }
+Output MeanSquaredLoss(const Term& x, const Term& targets) { return Apply(ops::MeanSquaredLoss, x, targets); }
+Output SigmoidCrossEntropy(const Term& x, const Term& labels) { return Apply(ops::SigmoidCrossEntropy, x, labels); }
+Output SoftmaxCrossEntropy(const Term& x, const Term& labels, const ops::CrossEntropyOptions& options) {
+  return Apply(ops::SoftmaxCrossEntropy, x, labels, options);
+}
+Output SparseSoftmaxCrossEntropy(const Term& x, const Term& labels, const ops::SparseCrossEntropyOptions& options) {
+  return Apply(ops::SparseSoftmaxCrossEntropy, x, labels, options);
+}
+
 Output ExpandDims(const Term& x, int64_t axis) { return Apply(ops::ExpandDims, x, axis); }
+Output Gather(const Term& params, const Term& indices, int64_t axis) {
+  return Apply(ops::Gather, params, indices, axis);
+}
 Output MatMul(const Term& a, const Term& b, const ops::MatMulOptions& options) {
   return Apply(ops::MatMul, a, b, options);
 }

@@ -11,10 +11,10 @@
 // The scope of a node comes from its operands, and its source line is the line of the formula:
 // - Its name scope is the innermost one that contains all operands: "tower_0/" for "tower_0/batch/same" and
 //   "tower_0/net/Norm".
-// - Device, phase and tower are those of one operand: of one in a tower, if there is any, else, in this order, of the
-//   one of the latest phase (update, backward, forward), of one with a device, of the first.
-// - Variables, which towers may share, count for this only if all operands are variables of no tower. If all are
-//   variables of towers, or made in them, that is an error; write ops::Square(scope, weights) there.
+// - Device, phase and tower are those of one operand: one in a tower, if there is any; among several, one of the latest
+//   phase (update, backward, forward); among these, one with a device; else the first.
+// - Variables do not count beside other operands, since towers may share them. A formula of nothing but variables that
+//   were made in towers is an error; write ops::Square(tower, weights) there.
 // - Control inputs, OnlyIf and names of Scope::Named are not passed on.
 // To choose another scope, and in code that is given one (layers, gradient rules, optimizers), write the op with it.
 //
@@ -142,9 +142,20 @@ Output Norm(const Term& x, const Axes& axes = {}, bool keep_dims = false);
 Output Prod(const Term& x, const Axes& axes = {}, bool keep_dims = false);
 Output Sum(const Term& x, const Axes& axes = {}, bool keep_dims = false);
 
-// --- Products and shapes ---
+// --- Losses ---
+
+Output HuberLoss(const Term& predictions, const Term& targets, double delta = 1);
+Output KlDivergence(const Term& p, const Term& log_q);
+Output MeanSquaredLoss(const Term& predictions, const Term& targets);
+Output SigmoidCrossEntropy(const Term& logits, const Term& labels);
+Output SoftmaxCrossEntropy(const Term& logits, const Term& labels, const ops::CrossEntropyOptions& options = {});
+Output SparseSoftmaxCrossEntropy(const Term& logits, const Term& labels,
+                                 const ops::SparseCrossEntropyOptions& options = {});
+
+// --- Products, shapes and parts ---
 
 Output ExpandDims(const Term& x, int64_t axis);
+Output Gather(const Term& params, const Term& indices, int64_t axis = 0);
 Output MatMul(const Term& a, const Term& b, const ops::MatMulOptions& options = {});
 Output Reshape(const Term& x, const ops::Extents& extents);
 Output Squeeze(const Term& x, const std::vector<int64_t>& axes = {});

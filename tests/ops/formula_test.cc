@@ -183,6 +183,7 @@ TEST_F(FormulaTest, Comparisons) {
 
 TEST_F(FormulaTest, FunctionsAreTheOps) {
   const Output x = Float({-0.5, 0.25, 0.75}), y = Float({0.5, 2, 3});
+  const Output which = ops::Const(root_, {2, 0, 2}), label = ops::Const(root_, 1);
   const std::vector<std::pair<Output, Output>> pairs = {
       {Abs(x), ops::Abs(root_, x)},
       {Gelu(x, true), ops::Gelu(root_, x, true)},
@@ -206,6 +207,13 @@ TEST_F(FormulaTest, FunctionsAreTheOps) {
       {MatMul(Reshape(x, {1, 3}), ExpandDims(y, 1)),
        ops::MatMul(root_, ops::Reshape(root_, x, {1, 3}), ops::Reshape(root_, y, {3, 1}))},
       {Transpose(Reshape(y, {3, 1}), {1, 0}), ops::Reshape(root_, y, {1, 3})},
+      {Gather(y, which), ops::Gather(root_, y, which)},
+      {HuberLoss(x, y, 0.5), ops::HuberLoss(root_, x, y, 0.5)},
+      {KlDivergence(y, x), ops::KlDivergence(root_, y, x)},
+      {MeanSquaredLoss(x, y), ops::MeanSquaredLoss(root_, x, y)},
+      {SigmoidCrossEntropy(y, x), ops::SigmoidCrossEntropy(root_, y, x)},
+      {SoftmaxCrossEntropy(y, x), ops::SoftmaxCrossEntropy(root_, y, x)},
+      {SparseSoftmaxCrossEntropy(y, label), ops::SparseSoftmaxCrossEntropy(root_, y, label)},
       {StopGradient(Squeeze(Reshape(y, {3, 1}), {1})), y}};
   for (const auto& [formula, op] : pairs) {
     ASSERT_TRUE(formula.valid() && op.valid()) << Error();

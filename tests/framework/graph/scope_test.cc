@@ -103,6 +103,26 @@ TEST_F(ScopeTest, ControlDependenciesTakeNodes) {
   EXPECT_THAT(Controls(Const(root_.ControlDependencies({group}), "x")), ElementsAre("NoOp"));
 }
 
+TEST_F(ScopeTest, BesideANode) {
+  const Output before = Const(root_, "before");
+  const Scope tower = root_.NameScope("tower_0").InTower(0).Device("/cpu:1");
+  const Scope made = tower.NameScope("net").VariableScope("layer").ControlDependencies({before}).InPhase(
+      Phase::kBackward, before.node);
+  const Scope scope = Scope::Beside(*Const(made, "x").node);
+  EXPECT_EQ(&scope.graph(), &graph_);
+  EXPECT_EQ(scope.name(), "tower_0/net/layer/");
+  EXPECT_EQ(scope.variable_path(), "");
+  EXPECT_FALSE(scope.location().known());
+  const Node& node = *Const(scope, "y").node;
+  EXPECT_EQ(node.device_text(), "/cpu:1");
+  EXPECT_EQ(node.tower_scope(), "tower_0/");
+  EXPECT_EQ(node.phase(), Phase::kBackward);
+  EXPECT_EQ(node.computed_for(), before.node);
+  EXPECT_THAT(node.control_inputs(), IsEmpty());
+  EXPECT_EQ(Scope::Beside(*before.node).name(), "");
+  EXPECT_EQ(Const(scope.InTower(-1), "z").node->tower_scope(), "");
+}
+
 TEST_F(ScopeTest, OnlyIfIsForUpdatesAlone) {
   const Variable variable = GetVariable(root_, "v", {}, ZerosInitializer());
   const Output condition = ops::Const<bool>(root_, true), one = ops::Const(root_, 1.0f);
