@@ -37,7 +37,7 @@ absl::Status Train() {
 
   Scope scope = Scope(graph).NameScope("prediction").ReuseVariables(Reuse::kAlways);
   Output asked = ops::Placeholder(scope, DType::kFloat32, {-1, 2});
-  Output answer = ops::Softmax(scope, Model(scope, asked));
+  Output answer = Softmax(Model(scope, asked));
 
   ASSIGN_OR_RETURN(auto session, Session::Create(graph, devices));
   RETURN_IF_ERROR(trainers::Trainer(*session, step, *input, {.steps = 1000}).Run());

@@ -36,12 +36,12 @@ Output Generate(const Scope& tower, ops::Extent n) {
 // The log loss of the discriminator for points that it is told are real, or made.
 Output Judge(const Scope& tower, Output points, bool real) {
   Output logits = Network(tower, "discriminator", points, 1);
-  return ops::Mean(tower, ops::Softplus(tower, real ? ops::Neg(tower, logits) : logits));
+  return Mean(Softplus(real ? -logits : logits));
 }
 
 absl::StatusOr<Output> DiscriminatorLoss(const Scope& tower, const models::Batch& batch) {
   Output real = batch["point"], made = Generate(tower, ops::Extent::Of(real, 0));
-  return ops::Add(tower, Judge(tower, real, true), Judge(tower, made, false));
+  return Judge(tower, real, true) + Judge(tower, made, false);
 }
 absl::StatusOr<Output> GeneratorLoss(const Scope& tower, const models::Batch& batch) {
   return Judge(tower, Generate(tower, ops::Extent::Of(batch["point"], 0)), true);

@@ -31,7 +31,7 @@ class HalveRate final : public trainers::Callback {
 
 absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
   Output guess = models::Mlp(tower, batch["x"], {.hidden = {32, 32}, .classes = 1});
-  return ops::Mean(tower, ops::SquaredDifference(tower, ops::Squeeze(tower, guess, {1}), batch["y"]));
+  return Mean(Square(Squeeze(guess, {1}) - batch["y"]));
 }
 
 absl::Status Train(const std::string& folder) {

@@ -52,7 +52,7 @@ absl::Status Train(int64_t steps) {
 
   Scope scope = Scope(graph).NameScope("test").ReuseVariables(Reuse::kAlways);
   models::Batch asked(scope, input->fields());
-  Output right = ops::Sum(scope, models::Correct(scope, Model(scope, asked), asked["same"]));
+  Output right = Sum(models::Correct(scope, Model(scope, asked), asked["same"]));
 
   ASSIGN_OR_RETURN(auto session, Session::Create(graph, devices));
   RETURN_IF_ERROR(trainers::Trainer(*session, step, *input, {.steps = steps}).Run());

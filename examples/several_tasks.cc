@@ -11,7 +11,7 @@ using namespace belfry;
 
 absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
   Output guess = models::Mlp(tower, batch["x"], {.hidden = {32, 32}, .classes = 1});
-  return ops::Mean(tower, ops::SquaredDifference(tower, ops::Squeeze(tower, guess, {1}), batch["y"]));
+  return Mean(Square(Squeeze(guess, {1}) - batch["y"]));
 }
 
 // One task of the run. Returns the signal that stopped it, or 0.

@@ -41,16 +41,12 @@ Output Distance(const Scope& scope, const models::Batch& batch) {
     return models::Mlp(at.VariableScope("code"), batch[field], {.hidden = {64}, .classes = 8});
   };
   Output a = code(scope, "a"), b = code(scope.ReuseVariables(Reuse::kAlways), "b");
-  return ops::Norm(scope, ops::Sub(scope, a, b), {1});
+  return Norm(a - b, 1);
 }
 
 absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
-  Output distance = Distance(tower, batch), same = batch["same"];
-  Output gap = ops::Relu(tower, ops::Sub(tower, ops::Const(tower, 1.0f), distance));  // to a margin of 1
-  Output other = ops::Sub(tower, ops::Const(tower, 1.0f), same);
-  Output terms = ops::Add(tower, ops::Mul(tower, same, ops::Square(tower, distance)),
-                          ops::Mul(tower, other, ops::Square(tower, gap)));
-  return ops::Mean(tower, terms);
+  Output d = Distance(tower, batch), same = batch["same"];
+  return Mean(same * Square(d) + (1 - same) * Square(Relu(1 - d)));  // others are to be 1 apart
 }
 
 absl::Status Train() {

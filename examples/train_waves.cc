@@ -12,7 +12,7 @@
 #include "models/towers/replicate_towers.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
-#include "ops/math.h"
+#include "ops/formula.h"
 #include "scaled_sine.h"
 #include "snake.h"
 #include "trainers/program/trainer.h"
@@ -23,8 +23,8 @@ using namespace belfry;
 // A tower's loss: of x [N, 1] and y [N].
 absl::StatusOr<Output> WaveLoss(const Scope& tower, const models::Batch& batch) {
   const Output hidden = Snake(tower, models::Dense(tower, "hidden", batch["x"], 32), /*frequency=*/3);
-  const Output guess = ops::Squeeze(tower, models::Dense(tower, "out", hidden, 1), {1});
-  return ops::Mean(tower, ops::SquaredDifference(tower, guess, batch["y"]));
+  const Output guess = models::Dense(tower, "out", hidden, 1);
+  return Mean(Square(Squeeze(guess, {1}) - batch["y"]));
 }
 
 // Finite differences agree with SnakeGradient.

@@ -28,7 +28,7 @@ models::TowerFunction Network(const std::string& head, int classes) {
   return [=](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
     const Scope trunk = tower.VariableScope("trunk");
     Output x = models::BatchNorm(trunk, "norm", models::Dense(trunk, "dense_1", batch["point"], 32));
-    x = ops::Relu(trunk, models::Dense(trunk, "dense_2", ops::Relu(trunk, x), 32));
+    x = Relu(models::Dense(trunk, "dense_2", Relu(x), 32));
     models::AddCrossEntropy(tower, models::Dense(tower, head, x, classes), batch["label"]);
     return models::TotalLoss(tower);
   };

@@ -46,9 +46,9 @@ absl::Status Train(const std::string& path) {
 
   Scope scope = Scope(graph).NameScope("samples").ReuseVariables(Reuse::kAlways);
   Output code = ops::RandomNormal(scope, {kAcross * kAcross, kModel.latent});
-  Output pixels = ops::Sigmoid(scope, models::VaeDecoder(scope, code, kPixels, kModel));
-  pixels = ops::Reshape(scope, pixels, {kAcross, kAcross, kSide, kSide});  // rows and columns of digits
-  pixels = ops::Cast(scope, ops::Scale(scope, ops::Transpose(scope, pixels, {0, 2, 1, 3}), 255), DType::kUInt8);
+  Output pixels = Sigmoid(models::VaeDecoder(scope, code, kPixels, kModel));
+  pixels = Reshape(pixels, {kAcross, kAcross, kSide, kSide});  // rows and columns of digits
+  pixels = Cast(255 * Transpose(pixels, {0, 2, 1, 3}), DType::kUInt8);
 
   ASSIGN_OR_RETURN(auto session, Session::Create(graph, devices));
   RETURN_IF_ERROR(trainers::Trainer(*session, step, *input, {.steps = 4000}).Run());
