@@ -198,15 +198,22 @@ Output Norm(const Term& x, const Axes& axes, bool keep_dims) { return Apply(ops:
 Output Prod(const Term& x, const Axes& axes, bool keep_dims) { return Apply(ops::Prod, x, axes, keep_dims); }
 Output Sum(const Term& x, const Axes& axes, bool keep_dims) { return Apply(ops::Sum, x, axes, keep_dims); }
 
-Output HuberLoss(const Term& x, const Term& targets, double delta) { return Apply(ops::HuberLoss, x, targets, delta); }
-Output KlDivergence(const Term& p, const Term& log_q) { return Apply(ops::KlDivergence, p, log_q); }
-Output MeanSquaredLoss(const Term& x, const Term& targets) { return Apply(ops::MeanSquaredLoss, x, targets); }
-Output SigmoidCrossEntropy(const Term& x, const Term& labels) { return Apply(ops::SigmoidCrossEntropy, x, labels); }
-Output SoftmaxCrossEntropy(const Term& x, const Term& labels, const ops::CrossEntropyOptions& options) {
-  return Apply(ops::SoftmaxCrossEntropy, x, labels, options);
+Output HuberLoss(const Term& predictions, const Term& targets, double delta) {
+  return Apply(ops::HuberLoss, predictions, targets, delta);
 }
-Output SparseSoftmaxCrossEntropy(const Term& x, const Term& labels, const ops::SparseCrossEntropyOptions& options) {
-  return Apply(ops::SparseSoftmaxCrossEntropy, x, labels, options);
+Output KlDivergence(const Term& p, const Term& log_q) { return Apply(ops::KlDivergence, p, log_q); }
+Output MeanSquaredLoss(const Term& predictions, const Term& targets) {
+  return Apply(ops::MeanSquaredLoss, predictions, targets);
+}
+Output SigmoidCrossEntropy(const Term& logits, const Term& labels) {
+  return Apply(ops::SigmoidCrossEntropy, logits, labels);
+}
+Output SoftmaxCrossEntropy(const Term& logits, const Term& labels, const ops::CrossEntropyOptions& options) {
+  return Apply(ops::SoftmaxCrossEntropy, logits, labels, options);
+}
+Output SparseSoftmaxCrossEntropy(const Term& logits, const Term& labels,
+                                 const ops::SparseCrossEntropyOptions& options) {
+  return Apply(ops::SparseSoftmaxCrossEntropy, logits, labels, options);
 }
 
 Output ExpandDims(const Term& x, int64_t axis) { return Apply(ops::ExpandDims, x, axis); }

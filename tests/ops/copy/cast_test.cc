@@ -104,7 +104,7 @@ TYPED_TEST(CastToSixteenBits, OfIntegers) {
       const auto drawn = static_cast<int64_t>(static_cast<uint64_t>(random.Next()) << 31 ^ random.Next());
       const int64_t top = int64_t{1} << width, low = drawn & (top - 1);
       // Most bits random; and those behind the last that is kept half of it, with one far below or above.
-      const int64_t half = width > 12 ? (low & ~(top >> 7 | (top >> 7) - 1)) | top >> 8 : low;
+      const int64_t half = width > 12 ? (low & ~(top >> 7 | ((top >> 7) - 1))) | top >> 8 : low;
       for (const int64_t x : {top | low, top | half, top | (half + 1), top | (half - 1)})
         longs.insert(longs.end(), {x, -x});
     }
