@@ -19,7 +19,8 @@ concept Integer = std::integral<T> && !std::same_as<T, bool>;
 // A tensor, or a number that stands for a scalar of the other operand's dtype: Sub(scope, 1, x), Maximum(scope, x, 0).
 // The number is rounded to floats. It is an error of the node if the dtype is an integer one and the number has a
 // fraction, if the dtype cannot hold it (300 in uint8, 1e6 in float16), if the dtype is bool, and if no operand is a
-// tensor. Bools are no numbers, so what == of two Outputs gives is no operand.
+// tensor. A bool is not a number, so the result of == on two Outputs is not an
+// operand.
 class Operand {
  public:
   Operand(Output tensor, SourceLocation where = SourceLocation::Current())  // NOLINT: implicit on purpose

@@ -40,8 +40,8 @@ class Scope {
  public:
   explicit Scope(Graph& graph) : graph_(&graph) {}
 
-  // A scope for nodes beside `node`: its name scope, device, phase and tower. Of variables, control inputs and random
-  // counters it knows nothing.
+  // A scope for nodes beside `node`: its name scope, device, phase and tower. It has no variables, control inputs or
+  // random counters.
   static Scope Beside(const Node& node);
   // Places names below "name/", made unique as TensorFlow 1 does: the second "conv1" is "conv1_1/". With a trailing
   // slash, "name/" re-enters an existing scope; "" is the root. The scope of a tower is re-entered from scopes of the

@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<Shape>> ActivationShape(const ShapeArgs& args) {
 
 // The derivative by y of the slope of ELU and SELU, which is y and a constant below 0.
 Output OneBelowZero(const Scope& scope, const Node& /*node*/, Output y) {
-  return Cast(scope, Less(scope, y, Fill(scope, {}, 0, y.dtype())), y.dtype());
+  return Cast(scope, Less(scope, y, 0), y.dtype());
 }
 
 void Register(OpRegistry& registry, const std::string& name, std::vector<KernelDef> kernels,

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "ops/activation/activate_impl.h"
 #include "ops/activation/activation_ops.h"
-#include "ops/array.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/element_code.h"
 #include "ops/elementwise/define_impl.h"
@@ -86,38 +85,31 @@ ElementCodeFactory CodeOf(const std::string& op) {
   };
 }
 
-// Numbers of v's type, and v where the exponentials of what follows are not 0 or infinite: beyond, slopes are constant.
-Output NumberLike(const Scope& scope, Output v, double value) { return Fill(scope, {}, value, v.dtype()); }
-Output Bounded(const Scope& scope, Output v) {
-  return Minimum(scope, Maximum(scope, v, NumberLike(scope, v, -40)), NumberLike(scope, v, 40));
-}
+// v, or the nearest number to it whose exponentials are not 0 or infinite; slopes are constant beyond.
+Output Bounded(const Scope& scope, Output v) { return Minimum(scope, Maximum(scope, v, -40), 40); }
 
-// The second derivative of x sigmoid(g(x)), where `slope` and `curvature` are those of g:
-// s (1 - s) (2 g' + x (g'' + (1 - 2 s) g'^2)).
-Output GatedCurvature(const Scope& scope, Output x, Output g, Output slope, Output curvature) {
-  const Output one = NumberLike(scope, x, 1), two = NumberLike(scope, x, 2), s = Sigmoid(scope, g);
-  const Output odd = Mul(scope, Sub(scope, one, Mul(scope, two, s)), Square(scope, slope));
-  const Output inner = Add(scope, Mul(scope, two, slope), Mul(scope, x, Add(scope, curvature, odd)));
-  return Mul(scope, Mul(scope, s, Sub(scope, one, s)), inner);
-}
+// The second derivative of x s with s = sigmoid(x): s (1 - s) (2 + x (1 - 2 s)).
 Output SiluCurvature(const Scope& scope, const Node& /*node*/, Output v) {
-  const Output x = Bounded(scope, v);
-  return GatedCurvature(scope, x, x, NumberLike(scope, x, 1), NumberLike(scope, x, 0));
+  const Output x = Bounded(scope, v), s = Sigmoid(scope, x);
+  const Output odd = Sub(scope, 1, Mul(scope, 2, s));
+  return Mul(scope, Mul(scope, s, Sub(scope, 1, s)), Add(scope, 2, Mul(scope, x, odd)));
 }
-// GELU's is (2 - x^2) times the density of the normal distribution; with tanh, the gate is 2 u = a x + b x^3.
+// The second derivative of GELU is (2 - x^2) times the density of the normal distribution; with tanh, which is x s with
+// s = sigmoid(g) and g = a x + b x^3, it is s (1 - s) (2 g' + x (g'' + (1 - 2 s) g'^2)).
 Output GeluCurvature(const Scope& scope, const Node& node, Output v) {
   const Output x = Bounded(scope, v), square = Square(scope, x);
-  const auto times = [&](double factor, Output y) { return Mul(scope, NumberLike(scope, x, factor), y); };
   if (!node.attrs().Bool("approximate")) {
-    const Output density = times(1 / std::sqrt(2 * std::numbers::pi), Exp(scope, times(-0.5, square)));
-    return Mul(scope, density, Sub(scope, NumberLike(scope, x, 2), square));
+    const Output density = Mul(scope, 1 / std::sqrt(2 * std::numbers::pi), Exp(scope, Mul(scope, -0.5, square)));
+    return Mul(scope, density, Sub(scope, 2, square));
   }
   const double a = 2 * std::sqrt(2 / std::numbers::pi), b = 0.044715 * a;
-  const Output slope = Add(scope, NumberLike(scope, x, a), times(3 * b, square));
-  return GatedCurvature(scope, x, Mul(scope, x, Add(scope, NumberLike(scope, x, a), times(b, square))), slope,
-                        times(6 * b, x));
+  const Output s = Sigmoid(scope, Mul(scope, x, Add(scope, a, Mul(scope, b, square))));
+  const Output slope = Add(scope, a, Mul(scope, 3 * b, square));
+  const Output odd = Mul(scope, Sub(scope, 1, Mul(scope, 2, s)), Square(scope, slope));
+  const Output inner = Add(scope, Mul(scope, 2, slope), Mul(scope, x, Add(scope, Mul(scope, 6 * b, x), odd)));
+  return Mul(scope, Mul(scope, s, Sub(scope, 1, s)), inner);
 }
-// Of the slope 1 - exp(-y).
+// The derivative of the slope 1 - exp(-y).
 Output SoftplusCurvature(const Scope& scope, const Node& /*node*/, Output y) { return Exp(scope, Neg(scope, y)); }
 
 template <class GradFunction>

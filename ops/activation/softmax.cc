@@ -210,7 +210,7 @@ absl::StatusOr<std::vector<Shape>> SoftmaxShape(const ShapeArgs& args) {
 std::vector<Output> SoftmaxSecondGradient(const Scope& scope, const Node& node, Output g) {
   const Output dy = node.input(0), y = node.input(1);
   const int64_t axis = node.attrs().Int("axis");
-  const Output share = Fill(scope, {}, 1 / node.attrs().Float("temperature"), y.dtype());
+  const double share = 1 / node.attrs().Float("temperature");
   const auto sum = [&](Output x) { return Sum(scope, x, {axis}, /*keep_dims=*/true); };
   if (node.op().name == "SoftmaxGrad") {
     const Output of_dy =

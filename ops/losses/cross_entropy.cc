@@ -329,15 +329,14 @@ std::vector<Output> CrossEntropyGradient(const Scope& scope, const Node& node, a
   if (dy[0].valid()) first = ScaledRows(scope, dy[0], node.output(1), labels, ignored);
   if (dy[1].valid()) {
     second = scope.Add("SoftmaxGrad", {dy[1], Softmax(scope, logits)});
-    const auto number = [&](double value) { return Fill(scope, {}, value, loss.dtype()); };
     if (labels.dtype() == logits.dtype()) {
       // Targets that are probabilities need not have the sum 1, which the softmax is multiplied by.
       const double smoothing = node.attrs().Float("label_smoothing");
       const Output sums = Sum(scope, Cast(scope, labels, loss.dtype()), {-1});
-      const Output all = Add(scope, Mul(scope, number(1 - smoothing), sums), number(smoothing));
+      const Output all = Add(scope, Mul(scope, 1 - smoothing, sums), smoothing);
       second = ScaledRows(scope, all, second, labels, {});
     } else if (!ignored.empty()) {
-      second = ScaledRows(scope, BroadcastLike(scope, number(1), loss), second, labels, ignored);
+      second = ScaledRows(scope, BroadcastLike(scope, Fill(scope, {}, 1, loss.dtype()), loss), second, labels, ignored);
     }
   }
   if (!first.valid() || !second.valid()) return {first.valid() ? first : second, Output()};

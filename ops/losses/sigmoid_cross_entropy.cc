@@ -1,5 +1,4 @@
 #include "ops/activation/functors.h"
-#include "ops/array.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/element_code.h"
 #include "ops/losses/losses_ops.h"
@@ -58,9 +57,8 @@ std::vector<Output> SigmoidCrossEntropyGradient(const Scope& scope, const Node& 
 std::vector<Output> SigmoidCrossEntropySecondGradient(const Scope& scope, const Node& node,
                                                       absl::Span<const Output> g) {
   const Output dy = node.input(0), logits = node.input(1), s = Sigmoid(scope, logits), both = Mul(scope, g[0], dy);
-  const Output rest = Sub(scope, Fill(scope, {}, 1, s.dtype()), s);
-  return {scope.Add("SigmoidCrossEntropyGrad", {g[0], logits, node.input(2)}), Mul(scope, both, Mul(scope, s, rest)),
-          Neg(scope, both)};
+  return {scope.Add("SigmoidCrossEntropyGrad", {g[0], logits, node.input(2)}),
+          Mul(scope, both, Mul(scope, s, Sub(scope, 1, s))), Neg(scope, both)};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "framework/base/parallel.h"
+#include "ops/simd/parts_impl.h"
 #include "ops/simd/product_impl.h"
 #include "ops/simd/transpose_impl.h"
 
@@ -18,7 +19,6 @@ constexpr int64_t kManyPanels = 4;
 template <class C>
 constexpr int64_t kWidth = simd::kProductWidth* simd::Vector<C>::kLanes;
 
-int64_t Parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 // Elements that fill whole cache lines.
 int64_t Aligned(int64_t n) { return Parts(n, 16) * 16; }
 

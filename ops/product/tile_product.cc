@@ -4,7 +4,7 @@
 
 #include "framework/base/parallel.h"
 #include "ops/common/compute_impl.h"
-#include "ops/simd/vector_impl.h"
+#include "ops/simd/parts_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -17,17 +17,10 @@ constexpr int64_t kTaskSteps = 16;
 // Rapids.
 constexpr int64_t kFewRows = 512, kTaskRows = 256, kTaskPanels = 16;
 
-int64_t Pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
 // Floats that take as much room as 16-bit elements.
 int64_t FloatsFor(int64_t elements) { return elements / 2; }
 
 }  // namespace
-
-// A part of c.
-struct TileProduct::Task {
-  int64_t row, rows;   // of a
-  int64_t begin, end;  // panels
-};
 
 simd::Tiles TileProduct::Tiles(int64_t m, int64_t n, int64_t k, bool transpose_a) {
   constexpr double kSmall = 1 << 26;
@@ -47,17 +40,17 @@ TileProduct::TileProduct(simd::Tiles tiles, int64_t m, int64_t n, int64_t k, boo
       transpose_a_(transpose_a),
       transpose_b_(transpose_b),
       f_(f),
-      panels_(Pieces(n, simd::kStripWidth)),
-      steps_(Pieces(k, simd::kTileDepth)) {
-  row_tasks_ = m <= kFewRows ? 1 : Pieces(m, kTaskRows);
-  rows_ = Pieces(Pieces(m, row_tasks_), simd::kStripWidth) * simd::kStripWidth;
-  depth_ = Pieces(steps_, Pieces(steps_, kTaskSteps));
+      panels_(Parts(n, simd::kStripWidth)),
+      steps_(Parts(k, simd::kTileDepth)) {
+  row_tasks_ = m <= kFewRows ? 1 : Parts(m, kTaskRows);
+  rows_ = Parts(Parts(m, row_tasks_), simd::kStripWidth) * simd::kStripWidth;
+  depth_ = Parts(steps_, Parts(steps_, kTaskSteps));
   const bool whole = depth_ == steps_;
-  const int64_t least = whole && row_tasks_ > 1 ? 1 : Pieces(panels_, kTaskPanels);
-  const int64_t shared = ParallelThreads() == 1 ? 1 : Pieces(4 * ParallelThreads(), row_tasks_);
+  const int64_t least = whole && row_tasks_ > 1 ? 1 : Parts(panels_, kTaskPanels);
+  const int64_t shared = ParallelThreads() == 1 ? 1 : Parts(4 * ParallelThreads(), row_tasks_);
   panel_tasks_ = std::max(least, std::min(panels_, shared));
   threads_ = std::min<int64_t>(ParallelThreads(), row_tasks_ * panel_tasks_);
-  const int64_t panels = Pieces(panels_, panel_tasks_);  // of a task
+  const int64_t panels = Parts(panels_, panel_tasks_);  // of a task
   panel_ = row_tasks_ == 1 ? FloatsFor(panels * depth_ * simd::kStripStep) : 0;
   block_ = FloatsFor(rows_ / simd::kStripWidth * depth_ * simd::kStripStep);
   sums_ = whole ? kBlockSums : rows_ / simd::kStripWidth * panels * kBlockSums;
@@ -74,7 +67,7 @@ simd::StripSource TileProduct::Columns(const BFloat16* b) const {
   return {b, transpose_b_ ? k_ : n_, k_, transpose_b_};
 }
 
-// Stores what of a block of sums belongs to c.
+// Stores the part of a block of sums that lies within c.
 void TileProduct::Finish(const simd::TileScope& tiles, const simd::TileBlock& block, int64_t row, int64_t column,
                          const BFloat16* bias, BFloat16* c) const {
   const int64_t columns = std::min(simd::kStripWidth, n_ - column);
@@ -96,37 +89,37 @@ void TileProduct::Finish(const simd::TileScope& tiles, const simd::TileBlock& bl
 
 void TileProduct::RunTask(int64_t number, const BFloat16* a, const BFloat16* b, const BFloat16* packed,
                           const BFloat16* bias, BFloat16* c, C* scratch) const {
-  const int64_t row = number / panel_tasks_ * rows_, part = number % panel_tasks_;
-  const Task task{row, std::min(rows_, m_ - row), panels_ * part / panel_tasks_, panels_ * (part + 1) / panel_tasks_};
+  const int64_t row = number / panel_tasks_ * rows_, task_rows = std::min(rows_, m_ - row);
+  const int64_t part = number % panel_tasks_;
+  const int64_t begin = panels_ * part / panel_tasks_, end = panels_ * (part + 1) / panel_tasks_;
   auto* const block = reinterpret_cast<BFloat16*>(scratch + sums_);
   auto* const own = reinterpret_cast<BFloat16*>(scratch + sums_ + block_);
-  const int64_t row_blocks = Pieces(task.rows, simd::kStripWidth);
+  const int64_t row_blocks = Parts(task_rows, simd::kStripWidth);
   const simd::TileScope tiles(tiles_);
   for (int64_t step = 0; step < steps_; step += depth_) {
     const int64_t steps = std::min(depth_, steps_ - step);
     const int64_t p = step * simd::kTileDepth, strip = (packed == nullptr ? steps : steps_) * simd::kStripStep;
-    simd::PackA(Rows(a), {row, row + task.rows, p, steps, steps * simd::kStripStep}, block);
+    simd::PackA(Rows(a), {row, row + task_rows, p, steps, steps * simd::kStripStep}, block);
     if (packed == nullptr) {
-      const int64_t end = std::min(n_, task.end * simd::kStripWidth);
-      simd::PackB(Columns(b), {task.begin * simd::kStripWidth, end, p, steps, strip}, own);
+      const int64_t last = std::min(n_, end * simd::kStripWidth);
+      simd::PackB(Columns(b), {begin * simd::kStripWidth, last, p, steps, strip}, own);
     }
-    const BFloat16* const panels = packed == nullptr ? own : packed + task.begin * strip + step * simd::kStripStep;
-    for (int64_t panel = task.begin; panel < task.end; ++panel) {
+    const BFloat16* const panels = packed == nullptr ? own : packed + begin * strip + step * simd::kStripStep;
+    for (int64_t panel = begin; panel < end; ++panel) {
       for (int64_t i = 0; i < row_blocks; ++i) {
-        float* const sums = depth_ == steps_ ? scratch : scratch + ((panel - task.begin) * row_blocks + i) * kBlockSums;
-        const int64_t rows = std::min(simd::kStripWidth, task.rows - i * simd::kStripWidth);
+        float* const sums = depth_ == steps_ ? scratch : scratch + ((panel - begin) * row_blocks + i) * kBlockSums;
+        const int64_t rows = std::min(simd::kStripWidth, task_rows - i * simd::kStripWidth);
         BFloat16* const to = c + (row + i * simd::kStripWidth) * n_ + panel * simd::kStripWidth;
         const simd::TileBlock product{
-            .rows = Pieces(rows, simd::kTileRows),
-            .columns = Pieces(std::min(simd::kStripWidth, n_ - panel * simd::kStripWidth), simd::kTileRows),
+            .rows = Parts(rows, simd::kTileRows),
+            .columns = Parts(std::min(simd::kStripWidth, n_ - panel * simd::kStripWidth), simd::kTileRows),
             .steps = steps,
             .a = block + i * steps * simd::kStripStep,
-            .b = panels + (panel - task.begin) * strip,
+            .b = panels + (panel - begin) * strip,
             .sums = sums,
             .add = step > 0};
         const bool last = step + steps == steps_;
-        // Without these, stores of whole lines that are in no cache go to memory: 250 instead of 680 GFLOP/s for
-        // 2048 x 384 x 1536.
+        // Without these, stores of whole lines that are in no cache go past the caches to memory.
         for (int64_t r = 0; last && r < rows; ++r) __builtin_prefetch(to + r * n_, /*rw=*/1);
         tiles.Multiply(product);
         if (!last) continue;

@@ -22,14 +22,14 @@ class TileProduct {
   // The tiles for a product that is faster with them than by oneDNN (2.6, Emerald Rapids); kNone for others, and where
   // there are none. Products of fewer than 2^26 multiply-adds or with k below 32 are not faster, nor those of up to 512
   // rows, unless a is transposed or b has fewer columns than rows: oneDNN packs a wide b faster. Emulated tiles serve
-  // all, but for k = 0.
+  // all products except those with k = 0.
   static simd::Tiles Tiles(int64_t m, int64_t n, int64_t k, bool transpose_a);
 
   // Runs on up to ParallelThreads() threads, those of the thread that makes it. `tiles` is not kNone.
   TileProduct(simd::Tiles tiles, int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b,
               const ElementLoops& f = {});
 
-  // As those of BlockedProduct.
+  // These do the same as those of BlockedProduct. Sizes are in elements C.
   int64_t workspace_elements() const;
   void Run(const BFloat16* a, const BFloat16* b, const BFloat16* bias, BFloat16* c, C* workspace) const;
   void Pack(const BFloat16* b, C* packed) const;
@@ -38,8 +38,6 @@ class TileProduct {
   int64_t packed_workspace_elements() const;
 
  private:
-  struct Task;
-
   simd::StripSource Rows(const BFloat16* a) const;
   simd::StripSource Columns(const BFloat16* b) const;
   void RunTask(int64_t number, const BFloat16* a, const BFloat16* b, const BFloat16* packed, const BFloat16* bias,

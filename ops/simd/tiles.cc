@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "ops/simd/parts_impl.h"
 #include "ops/simd/tile_instructions_impl.h"
 #include "ops/simd/transpose_impl.h"
 
@@ -13,8 +14,8 @@ namespace belfry::ops::simd {
 namespace {
 
 float WithoutSubnormal(float x) { return std::abs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x; }
-// The processor looks at the exact sum, rounded with an exponent of any size: what would become the smallest normal
-// number only on the grid of subnormal ones is 0.
+// The processor rounds the exact sum to 24 bits of any exponent before it compares it with the smallest normal number,
+// so a sum that only the grid of subnormal numbers would round up to that is 0.
 float MultiplyAndAdd(float a, float b, float sum) {
   constexpr double kLeast = 0x1.ffffffp-127;
   a = WithoutSubnormal(a), b = WithoutSubnormal(b);
@@ -69,8 +70,9 @@ void Transpose(BFloat16* tile) {
   for (int64_t i = 0; i < kTileRows; i += V::kLanes) {
     for (int64_t j = 0; j < kTileRows; j += V::kLanes) {
       V::Lanes square[V::kLanes];
-      for (int k = 0; k < V::kLanes; ++k)
+      for (int k = 0; k < V::kLanes; ++k) {
         std::memcpy(&square[k], tile + ((i + k) * kTileRows + j) * 2, sizeof(V::Lanes));
+      }
       TransposeSquare<float>(square);
       for (int k = 0; k < V::kLanes; ++k) {
         std::memcpy(static_cast<void*>(to + ((j + k) * kTileRows + i) * 2), &square[k], sizeof(V::Lanes));
@@ -117,9 +119,9 @@ void ReadPairs(const BFloat16* from, int64_t stride, int64_t columns, int64_t de
   }
 }
 
-// In the order in which the matrix is stored: lines of a row that are apart would come from memory one by one.
+// Reads the matrix in the order in which it is stored: lines of a row that are apart would come from memory one by one.
 void Pack(const StripSource& source, const StripRange& range, bool rows_outer, BFloat16* to) {
-  const int64_t strips = (range.end - range.first + kStripWidth - 1) / kStripWidth;
+  const int64_t strips = Parts(range.end - range.first, kStripWidth);
   const int64_t inner = source.depth_inner ? range.steps : strips;
   for (int64_t i = 0; i < strips * range.steps; ++i) {
     const int64_t step = source.depth_inner ? i % inner : i / inner, strip = source.depth_inner ? i / inner : i % inner;

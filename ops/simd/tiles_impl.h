@@ -17,7 +17,7 @@ enum class Tiles { kNone, kInstructions, kEmulation };
 
 // The tiles that kernels use: those of the processor, if it has them for bfloat16 and the system lets this process use
 // them, which the first call asks for. The environment variable BELFRY_TILES says otherwise: "off", or "emulated",
-// which is slow. From then on the process's alternative signal stacks must have room for tiles, 11 KiB (sigaltstack,
+// which is slow. From then on the process's alternative signal stacks must have room for tiles, 12 KiB (sigaltstack,
 // AT_MINSIGSTKSZ); Linux refuses if one has not. Thread-safe.
 Tiles AvailableTiles();
 // True if BELFRY_TILES is "emulated". Asks for nothing. Thread-safe.
@@ -40,8 +40,8 @@ inline constexpr int64_t kStripStep = kBlockTiles * kTileElements;
 // The calling thread's use of tile registers. `tiles` is what AvailableTiles() returned, but not kNone, or kEmulation.
 // The system saves the registers at each change of threads until this ends.
 //
-// Bits of a sum, of the instructions as of the emulation: for each step, products of even and of odd elements are
-// summed apart, by fused multiply-adds in ascending order; then both, and then that and the sum before are added.
+// Instructions and emulation give a sum the same bits: in each step, the products of even and of odd elements are
+// summed apart, by fused multiply-adds in ascending order; then both are added, and the result is added to the sum.
 // Subnormal operands and results are 0 (Intel's manual of instructions, TDPBF16PS and VCVTNE2PS2BF16).
 class TileScope {
  public:
@@ -66,8 +66,8 @@ struct StripSource {
   int64_t stride, depth;  // all elements that are multiplied
   bool depth_inner;
 };
-// Strips of `steps` steps from element `p` on, for o from `first` to `end`, `strip` elements apart. Tiles
-// that reach beyond the matrix are filled with 0; tiles that lie beyond it are not written.
+// Strips of `steps` steps from element `p` on, for o from `first` to `end`, `strip` elements apart. Tiles that
+// reach beyond the matrix are filled with 0; tiles that lie beyond it are not written.
 struct StripRange {
   int64_t first, end, p, steps, strip;
 };

@@ -4,6 +4,7 @@
 
 #include "framework/base/parallel.h"
 #include "ops/convolution/engines/taps_impl.h"
+#include "ops/simd/parts_impl.h"
 #include "ops/simd/product_impl.h"
 
 namespace belfry::ops {
@@ -14,8 +15,6 @@ constexpr int64_t kLanes = simd::Vector<float>::kLanes;
 constexpr int64_t kWidth = simd::kProductWidth * kLanes;
 // Outputs that read a panel while it is there. Their copied inputs stay in the L2 cache.
 constexpr int64_t kRows = 96;
-
-int64_t Parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 // The input, with all its channels, of output `ow` of line `line` (n out_h + oh) for a tap.
 const float* InputOf(const ConvolutionGeometry& p, const float* x, int64_t line, int64_t ow, int64_t r, int64_t s) {

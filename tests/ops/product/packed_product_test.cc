@@ -144,6 +144,7 @@ TEST(TileProduct, HasTheBitsOfTheEmulation) {
 TEST(TileProduct, ServesMatMul) {
   const Sizes s{2 * 270, 130, 1000};
   const Operands<BFloat16> in{Draw<BFloat16>(s.m * s.k), Draw<BFloat16>(s.k * s.n), {}};
+  EXPECT_EQ(TileProduct::Tiles(s.m, s.n, s.k, false), simd::AvailableTiles());
   Graph graph(BuiltinOps());
   const Scope scope(graph);
   Tensor a(DType::kBFloat16, {2, s.m / 2, s.k}), b(DType::kBFloat16, {s.k, s.n});

@@ -31,7 +31,7 @@ struct Operands {
   std::vector<float> sums;
 };
 
-// NaN have many bits, of which no one is promised.
+// NaN has many bit patterns, and none of them is promised.
 Bits Multiply(Tiles tiles, const Operands& in, int64_t rows, int64_t columns, bool add) {
   std::vector<float> sums = in.sums;
   TileScope(tiles).Multiply({rows, columns, 1, in.a.data(), in.b.data(), sums.data(), add});
