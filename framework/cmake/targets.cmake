@@ -110,18 +110,28 @@ function(belfry_compile_options name)
     target_link_options(${name} PUBLIC -fsanitize=${BELFRY_SANITIZE})
   endif()
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
-  # Fuzzers are guided by the branches of parsers. Elsewhere the counters would take a third of the compile time.
-  if(BELFRY_FUZZ AND NOT folder MATCHES "^(ops|tests|framework/(collective|compiler|device))")
+  # What is checked for each access takes long to compile. AddressSanitizer finds what these checks of
+  # UndefinedBehaviorSanitizer find, but for misaligned addresses, which are looked for where bytes are parsed. Fuzzers are
+  # guided by the branches of parsers, so there alone are they counted.
+  set(parses_no_bytes "^(ops|tests|framework/(collective|compiler|device))")
+  if(BELFRY_SANITIZE MATCHES undefined)
+    target_compile_options(${name} PRIVATE -fno-sanitize=null,object-size,vptr)
+    if(folder MATCHES "${parses_no_bytes}")
+      target_compile_options(${name} PRIVATE -fno-sanitize=alignment)
+    endif()
+  endif()
+  if(BELFRY_FUZZ AND NOT folder MATCHES "${parses_no_bytes}")
     target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
   # These folders compute next to nothing in a step, and -O3 takes a third longer than -O1 (g++ 12). -fexpensive-optimizations
   # fuses multiplications with additions, as the higher levels do, so that floats are rounded alike.
-  if(folder MATCHES "^(framework/(compiler|graph)|models|trainers/(callbacks|ledger|loop|prediction|program)|trainers$)")
+  set(programs "models|trainers/(callbacks|ledger|loop|prediction|program)|trainers$")
+  if(folder MATCHES "^(framework/(compiler|graph)|${programs})")
     target_compile_options(${name} PRIVATE
       "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANG_AND_ID:CXX,GNU>>:-O1;-fexpensive-optimizations>")
   endif()
   # Sanitizers' code takes long to optimise. Nearly all time of the tests is spent in the other folders.
-  if(folder MATCHES "^(models|optim|trainers|tests/fake_gpu)")
+  if(folder MATCHES "^(optim|tests/fake_gpu|${programs})")
     target_compile_options(${name} PRIVATE $<$<CONFIG:Sanitize>:-O0>)
   endif()
 endfunction()

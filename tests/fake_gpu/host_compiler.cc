@@ -76,6 +76,9 @@ extern "C" void belfry_run(const void* table, unsigned blocks, unsigned threads)
 }
 )";
 
+// Kernels have the same bits without optimisation, which takes longer than running them.
+constexpr absl::string_view kCompiler = BELFRY_HOST_COMPILER " -std=c++20 -O0 -w -ffp-contract=off -fPIC ";
+
 using Run = void (*)(const void* table, unsigned blocks, unsigned threads);
 using Use = void (*)(float (*widen)(uint16_t), uint16_t (*narrow)(float));
 
@@ -104,20 +107,25 @@ class HostKernel final : public CompiledKernel {
 // Compiles the file `source` to `output` under a name of this process, as other test programs may do the same.
 absl::Status Compile(absl::string_view options, const std::string& source, const std::string& output) {
   const std::string own = absl::StrCat(output, ".", getpid());
-  const std::string command = absl::StrCat(BELFRY_CXX_COMPILER, " -std=c++20 -O1 -w -ffp-contract=off -fPIC ", options,
-                                           " -o ", own, " ", source);
+  const std::string command = absl::StrCat(kCompiler, options, " -o ", own, " ", source);
   if (std::system(command.c_str()) != 0) return absl::InternalError(absl::StrCat("this failed: ", command));
   std::error_code error;
   fs::rename(own, output, error);
   return absl::OkStatus();
 }
 
-std::string PathOf(absl::string_view text) {
-  return absl::StrCat(BELFRY_HOST_KERNELS, "/", absl::Hex(io::Checksum(text.data(), text.size())));
+// A folder that all test programs share, and other builds with them (`dev`).
+std::string Folder() {
+  const char* const folder = std::getenv("BELFRY_HOST_KERNELS");
+  return folder != nullptr ? folder : BELFRY_BUILD_FOLDER "/host_kernels";
 }
 
-// The compiled source, from a folder that all test programs share. Headers, which take most of the time, are compiled
-// once.
+std::string PathOf(absl::string_view text) {
+  const std::string key = absl::StrCat(kCompiler, text);
+  return absl::StrCat(Folder(), "/", absl::Hex(io::Checksum(key.data(), key.size())));
+}
+
+// The compiled source. Headers, which take most of the time, are compiled once.
 absl::StatusOr<std::string> Library(const std::string& source) {
   const std::string headers = PathOf(kHeaders) + ".h";
   const std::string text = absl::StrCat("#include \"", headers, "\"\n", kBefore,
@@ -125,7 +133,7 @@ absl::StatusOr<std::string> Library(const std::string& source) {
   const std::string library = PathOf(text) + ".so";
   if (fs::exists(library)) return library;
   std::error_code error;
-  fs::create_directories(BELFRY_HOST_KERNELS, error);
+  fs::create_directories(Folder(), error);
   const std::string own = absl::StrCat(library, ".", getpid(), ".cc");
   if (!fs::exists(headers + ".gch")) {
     RETURN_IF_ERROR(io::WriteFile(own, kHeaders));

@@ -475,7 +475,7 @@ class AuditReplays : public Audit {
 };
 
 TEST_F(AuditReplays, LeaveNothingWhenTheyAreStopped) {
-  Train("run", "--steps=100000 --checkpoint_every=100000");
+  Train("run", "--steps=40000 --checkpoint_every=40000");
   const int status = Interrupt(SIGINT);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 3) << status;
   EXPECT_TRUE(fs::is_empty(File("tmp")));

@@ -22,21 +22,38 @@ namespace {
 
 using absl::StatusCode;
 
-TEST(Textures, WritesASetThatOpens) {
-  TemporaryFolder folder;
-  ASSERT_EQ(WriteTextures(folder / "new/set", {.training_images = 10'023, .test_images = 30}), absl::OkStatus());
-  ASSERT_OK_AND_ASSIGN(const auto set, OpenCifar10(folder / "new/set"));
-  EXPECT_EQ(set.train->size(), 10'023);
-  EXPECT_EQ(set.test->size(), 30);
-  EXPECT_EQ(set.train->fields()[1].category_names[1], "checkered_disc");
-  std::vector<int> counts(10);
-  for (int64_t i = 0; i < set.test->size(); ++i) {
-    ++counts[ReadExample(*set.test, i).value()[1].scalar<int32_t>()];
+// More images than fit in a file.
+constexpr TextureOptions kTwoFiles = {.training_images = 10'023, .test_images = 30};
+
+TEST(Textures, WritesASetThatOpensAndReplacesItsOwnSetsOnly) {
+  TemporaryFolder temporary;
+  const std::string folder = temporary / "new/set";
+  ASSERT_EQ(WriteTextures(folder, kTwoFiles), absl::OkStatus());
+  {
+    ASSERT_OK_AND_ASSIGN(const auto set, OpenCifar10(folder));
+    EXPECT_EQ(set.train->size(), 10'023);
+    EXPECT_EQ(set.test->size(), 30);
+    EXPECT_EQ(set.train->fields()[1].category_names[1], "checkered_disc");
+    std::vector<int> counts(10);
+    for (int64_t i = 0; i < set.test->size(); ++i) {
+      ++counts[ReadExample(*set.test, i).value()[1].scalar<int32_t>()];
+    }
+    EXPECT_THAT(counts, testing::Each(3));
   }
-  EXPECT_THAT(counts, testing::Each(3));
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "new/set")) {
-    EXPECT_NE(entry.path().extension(), ".tmp");
-  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) EXPECT_NE(entry.path().extension(), ".tmp");
+
+  const std::string first_file = folder + "/data_batch_1.bin";
+  const auto time = std::filesystem::last_write_time(first_file);
+  ASSERT_TRUE(WriteTextures(folder, kTwoFiles).ok());
+  EXPECT_EQ(std::filesystem::last_write_time(first_file), time);
+  ASSERT_TRUE(WriteTextures(folder, {.training_images = 12, .test_images = 4}).ok());
+  ASSERT_OK_AND_ASSIGN(const auto set, OpenCifar10(folder));
+  EXPECT_EQ(set.train->size(), 12);
+
+  std::filesystem::remove(folder + "/textures.txt");
+  const std::string before = Contents(first_file);
+  ExpectError(WriteTextures(folder, kTwoFiles), StatusCode::kFailedPrecondition, folder, "textures.txt");
+  EXPECT_EQ(Contents(first_file), before);
 }
 
 TEST(Textures, DependsOnTheOptionsAlone) {
@@ -63,24 +80,6 @@ TEST(Textures, HaveTheirKnownBytes) {
     for (uint8_t byte : image) hash = (hash ^ byte) * 0x100000001b3;
   }
   EXPECT_EQ(hash, 5004583378430257839u);
-}
-
-TEST(Textures, ReplacesItsOwnSetsOnly) {
-  TemporaryFolder folder;
-  const TextureOptions first = {.training_images = 20'001, .test_images = 4};
-  const TextureOptions second = {.training_images = 12, .test_images = 4};
-  ASSERT_TRUE(WriteTextures(folder.path(), first).ok());
-  const auto time = std::filesystem::last_write_time(folder / "data_batch_1.bin");
-  ASSERT_TRUE(WriteTextures(folder.path(), first).ok());
-  EXPECT_EQ(std::filesystem::last_write_time(folder / "data_batch_1.bin"), time);
-  ASSERT_TRUE(WriteTextures(folder.path(), second).ok());
-  ASSERT_OK_AND_ASSIGN(const auto set, OpenCifar10(folder.path()));
-  EXPECT_EQ(set.train->size(), 12);
-
-  std::filesystem::remove(folder / "textures.txt");
-  const std::string before = Contents(folder / "data_batch_1.bin");
-  ExpectError(WriteTextures(folder.path(), first), StatusCode::kFailedPrecondition, folder.path(), "textures.txt");
-  EXPECT_EQ(Contents(folder / "data_batch_1.bin"), before);
 }
 
 constexpr TextureOptions kSmall = {.training_images = 40, .test_images = 10};
