@@ -6,6 +6,7 @@
 #include "framework/collective/open_world.h"
 #include "framework/collective/world.h"
 #include "framework/collective/world_collective.h"
+#include "framework/data/functions.h"
 #include "framework/data/image_statistics.h"
 #include "framework/data/in_memory.h"
 #include "framework/data/mixup.h"

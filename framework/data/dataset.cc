@@ -16,13 +16,12 @@ constexpr int64_t kSampledExamples = 64;
 
 }  // namespace
 
-absl::Status ReadInto(const Dataset& dataset, int64_t index, const Example& example,
-                      const std::optional<Variation>& variation) {
+absl::Status CatchExceptions(int64_t index, absl::FunctionRef<absl::Status()> read) {
   const auto thrown = [&](absl::string_view what) {
-    return absl::InternalError(absl::StrCat("Dataset::Read of example ", index, " threw an exception: ", what));
+    return absl::InternalError(absl::StrCat("The reading of example ", index, " threw an exception: ", what));
   };
   try {
-    return variation.has_value() ? dataset.ReadVaried(index, *variation, example) : dataset.Read(index, example);
+    return read();
   } catch (const std::bad_alloc& error) {
     return OutOfMemory("the reading of an example", error);
   } catch (const std::exception& error) {
@@ -30,6 +29,13 @@ absl::Status ReadInto(const Dataset& dataset, int64_t index, const Example& exam
   } catch (...) {
     return thrown("of a type that is no std::exception");
   }
+}
+
+absl::Status ReadInto(const Dataset& dataset, int64_t index, const Example& example,
+                      const std::optional<Variation>& variation) {
+  return CatchExceptions(index, [&] {
+    return variation.has_value() ? dataset.ReadVaried(index, *variation, example) : dataset.Read(index, example);
+  });
 }
 
 absl::StatusOr<std::vector<Tensor>> ReadExample(const Dataset& dataset, int64_t index) {

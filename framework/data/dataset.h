@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -58,6 +59,9 @@ class Dataset {
     return Read(index, example);
   }
 };
+
+// Calls `read`, which reads example `index`, with exceptions as errors.
+absl::Status CatchExceptions(int64_t index, absl::FunctionRef<absl::Status()> read);
 
 // Dataset::Read or, with a variation, ReadVaried, with exceptions as errors. For all that read examples.
 absl::Status ReadInto(const Dataset& dataset, int64_t index, const Example& example,

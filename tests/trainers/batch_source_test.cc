@@ -4,7 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/data/functions.h"
 #include "framework/io/checkpoint_directory.h"
+#include "ops/formula.h"
 #include "ops/math.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/loop/run_directory.h"
@@ -63,25 +65,29 @@ class Stream : public data::BatchSource {
   bool lent_ = false;
 };
 
-absl::StatusOr<double> Train(int64_t steps, const std::string& directory, const io::Checkpoint* resume,
-                             int64_t of_first = kExamples / 2) {
-  const int64_t first = resume == nullptr ? 0 : std::stoll(resume->metadata.at("stream.next"));
-  Stream stream(first, of_first);
+// Fits a line to the batches. Returns the last loss.
+absl::StatusOr<double> Fit(data::BatchSource& source, int64_t steps, const std::string& directory,
+                           const ResumeOptions& resume) {
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open("cpu:2", {.cpu_threads = 1}));
   Graph graph(BuiltinOps());
   const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
     const Variable slope = GetVariable(tower, "slope", {}, ConstantInitializer(0));
     const Variable base = GetVariable(tower, "base", {}, ConstantInitializer(0));
-    const Output line = ops::Add(tower, ops::Mul(tower, batch["x"], slope), base);
-    return ops::Mean(tower, ops::SquaredDifference(tower, line, batch["y"]));
+    return Mean(SquaredDifference(batch["x"] * slope + base, batch["y"]));
   };
-  const models::TrainStep step = models::ReplicateTowers(Scope(graph), devices, stream, model,
+  const models::TrainStep step = models::ReplicateTowers(Scope(graph), devices, source, model,
                                                          optim::Momentum({.learning_rate = 0.05, .momentum = 0.9}));
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
-  Trainer trainer(*session, step, stream,
-                  {.steps = steps, .quiet = true, .directory = directory, .resume = {.checkpoint = resume}});
+  Trainer trainer(*session, step, source, {.steps = steps, .quiet = true, .directory = directory, .resume = resume});
   RETURN_IF_ERROR(trainer.Run());
   return trainer.loss();
+}
+
+absl::StatusOr<double> Train(int64_t steps, const std::string& directory, const io::Checkpoint* resume,
+                             int64_t of_first = kExamples / 2) {
+  const int64_t first = resume == nullptr ? 0 : std::stoll(resume->metadata.at("stream.next"));
+  Stream stream(first, of_first);
+  return Fit(stream, steps, directory, {.checkpoint = resume});
 }
 
 TEST(BatchSource, OfOnesOwnTrainsAndResumes) {
@@ -94,6 +100,29 @@ TEST(BatchSource, OfOnesOwnTrainsAndResumes) {
   EXPECT_EQ(checkpoint.metadata.at("stream.next"), "4");
   ASSERT_OK_AND_ASSIGN(const auto resumed, Train(kBatches, parts, &checkpoint));
   EXPECT_EQ(resumed, loss);
+}
+
+TEST(BatchSource, OfAGeneratorTrainsAndResumes) {
+  const TemporaryFolder folder;
+  const auto train = [](int64_t steps, const std::string& directory) -> absl::StatusOr<double> {
+    int64_t made = 0;
+    ASSIGN_OR_RETURN(const auto line, data::FromGenerator({{"x"}, {"y"}}, {.batch_size = kExamples, .towers = 2},
+                                                          [&](const data::Example& example) {
+                                                            const float x = static_cast<float>(made++ * 37 % 11) / 11;
+                                                            *example.field<float>(0) = x;
+                                                            *example.field<float>(1) = 2 * x + 1;
+                                                            return made <= kBatches * kExamples;
+                                                          }));
+    return Fit(*line, steps, directory, {.latest = true});
+  };
+  // The same examples as the stream's above.
+  ASSERT_OK_AND_ASSIGN(const auto stream, Train(kBatches, "", nullptr));
+  ASSERT_OK_AND_ASSIGN(const auto whole, train(kBatches, folder / "whole"));
+  EXPECT_EQ(whole, stream);
+  ASSERT_TRUE(train(4, folder / "parts").ok());
+  ASSERT_OK_AND_ASSIGN(const auto resumed, train(kBatches, folder / "parts"));
+  EXPECT_EQ(resumed, whole);
+  EXPECT_TRUE(absl::IsOutOfRange(train(kBatches + 1, folder / "parts").status()));
 }
 
 TEST(BatchSource, AnotherSplitOfItsBatchesIsAnError) {

@@ -39,7 +39,8 @@ BatchRing::BatchRing(PrefetcherOptions options, Rules rules)
       rules_(rules),
       chunk_(ChunkSize(options_)),
       to_open_(options_.start),
-      to_take_(options_.start) {}
+      to_take_(options_.start),
+      waits_(rules.waits) {}
 
 // Threads call the functions and use the members of derived classes, so they must be gone before any of these is.
 BatchRing::~BatchRing() { BELFRY_CHECK(threads_.empty()); }
@@ -90,7 +91,7 @@ bool BatchRing::CanOpen() const {
 }
 
 bool BatchRing::CanClaim() const {
-  if (moving_) return false;
+  if (moving_ || waits_) return false;
   return (!open_.empty() && open_.back()->claimed < open_.back()->pieces) || CanOpen();
 }
 
@@ -164,6 +165,8 @@ bool BatchRing::CanTake() const {
 absl::StatusOr<Batch> BatchRing::Next() {
   if (options_.threads > 0) {
     MutexLock lock(mutex_);
+    if (waits_) mutex_.NotifyAll();
+    waits_ = false;
     mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return CanTake(); });
     return Take();
   }
@@ -174,6 +177,7 @@ absl::StatusOr<Batch> BatchRing::Next() {
     {
       // One critical section decides between taking and making: a batch on loan may be given back at any moment.
       MutexLock lock(mutex_);
+      waits_ = false;
       if (CanTake()) return Take();
       chunk = Claim();
     }

@@ -51,10 +51,10 @@ class BatchRing : public BatchSource {
     std::vector<std::vector<TowerBatch>> shapes;
     std::vector<TowerBatch>* parts = nullptr;
   };
-  // Behaviour when the ring has no batch to return.
   struct Rules {
     bool grows = false;    // all slots are on loan: add one, instead of an error
     bool retries = false;  // a batch has failed: make it again at the next call. REQUIRES: no threads
+    bool waits = false;    // make no batch before the first call of Next
   };
 
   // InvalidArgument: numbers of threads or batches that no ring has.
@@ -114,6 +114,7 @@ class BatchRing : public BatchSource {
   absl::Status stopped_ ABSL_GUARDED_BY(mutex_);  // an error, after which no more batches are opened
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool moving_ ABSL_GUARDED_BY(mutex_) = false;  // no chunk may be claimed
+  bool waits_ ABSL_GUARDED_BY(mutex_);           // likewise, until Next is called
   std::vector<std::thread> threads_;
 };
 

@@ -37,8 +37,11 @@ class ExampleRing : public BatchRing {
   // number, are alike in both. A slot allocates the tensors of a shape on its first use.
   void Deal(Slot& slot, size_t shape, absl::Span<const int64_t> indices, int64_t extent = 0)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes the example at position `at` of the batch, a row of `tower`. Called as Fill is.
+  // Makes the examples at positions [begin, end).
+  absl::Status Fill(Slot& slot, int64_t begin, int64_t end, int worker) override;
+  // Makes the example at position `at` of the batch, a row of `tower`. Called by Fill.
   virtual absl::Status MakeExample(const Slot& slot, TowerBatch& tower, int64_t at, int worker) = 0;
+  absl::StatusOr<Position> Seek(const io::Metadata& saved) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The first byte of that example's field `i`.
   static std::byte* RowOf(TowerBatch& tower, size_t i, int64_t at) {
     Tensor& field = tower.fields[i];
@@ -49,9 +52,6 @@ class ExampleRing : public BatchRing {
   const std::vector<Field> fields_;
 
  private:
-  absl::Status Fill(Slot& slot, int64_t begin, int64_t end, int worker) final;
-  absl::StatusOr<Position> Seek(const io::Metadata& saved) final ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   const int64_t examples_, batches_per_epoch_;
 };
 
