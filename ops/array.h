@@ -140,12 +140,21 @@ struct AxisPadding {
 };
 // x surrounded by `value`: Pad(scope, images, {{0, 0}, {4, 4}, {4, 4}, {0, 0}}).
 Output Pad(OpScope scope, Output x, std::vector<AxisPadding> paddings, double value = 0);
+// x continued beyond its ends by itself, as on a ring or a torus. Padded axes have a known extent, and at least as many
+// elements as are added on a side.
+Output CircularPad(OpScope scope, Output x, const std::vector<AxisPadding>& paddings);
 
 // The slices of `params` at `indices`, which are int32 or int64; the shape of `indices` replaces `axis`: params [V, D]
 // and indices [N, L] give [N, L, D]. On the CPU an index out of range fails the step; on a GPU it gives zeros and
 // receives no gradient. The gradient accumulates in the order of the indices, in the dtype of params (on a GPU in float
 // for the 16-bit dtypes).
 Output Gather(OpScope scope, Output params, Output indices, int64_t axis = 0);
+
+// The elements of x at `indices` along an axis, as NumPy's take_along_axis and PyTorch's gather:
+// y[n, i, d] = x[n, indices[n, i, d], d] for axis 1. `indices`, int32 or int64, has the rank of x, and its extents but
+// that of the axis. The value of each action taken: TakeAlong(scope, values, ExpandDims(scope, actions, 1), 1).
+// Indices out of range, and the gradient, are as for Gather.
+Output TakeAlong(OpScope scope, Output x, Output indices, int64_t axis);
 
 // The slices of `params` at indices of its leading axes: params [V, W, D] and indices [N, 2] (int32 or int64) give
 // [N, D]. The last extent of `indices` must be known; indices out of range, and the gradient, are as for Gather.

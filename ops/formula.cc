@@ -166,6 +166,7 @@ Output Reciprocal(const Term& x) { return Apply(ops::Reciprocal, x); }
 Output Relu(const Term& x) { return Apply(ops::Relu, x); }
 Output Relu6(const Term& x) { return Apply(ops::Relu6, x); }
 Output Round(const Term& x) { return Apply(ops::Round, x); }
+Output RoundThrough(const Term& x) { return Apply(ops::RoundThrough, x); }
 Output Rsqrt(const Term& x) { return Apply(ops::Rsqrt, x); }
 Output Select(const Term& condition, const Operand& a, const Operand& b) { return Apply(ops::Select, condition, a, b); }
 Output Selu(const Term& x) { return Apply(ops::Selu, x); }

@@ -110,6 +110,7 @@ Output Reciprocal(const Term& x);
 Output Relu(const Term& x);
 Output Relu6(const Term& x);
 Output Round(const Term& x);
+Output RoundThrough(const Term& x);
 Output Rsqrt(const Term& x);
 Output Select(const Term& condition, const Operand& a, const Operand& b);
 Output Selu(const Term& x);

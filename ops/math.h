@@ -48,6 +48,9 @@ Output Sign(OpScope scope, Output x);   // -1, 0 or 1; not differentiable
 Output Floor(OpScope scope, Output x);  // Floor, Ceil, Round: floats only, not differentiable
 Output Ceil(OpScope scope, Output x);
 Output Round(OpScope scope, Output x);  // half to even
+// Round, whose gradient passes as if it were not there: the straight-through estimator (Bengio, Léonard and Courville,
+// "Estimating or propagating gradients through stochastic neurons for conditional computation", 2013).
+Output RoundThrough(OpScope scope, Output x);
 // The sum of one or more tensors of one shape. 16-bit floats are rounded once, not after each addition.
 Output AddN(OpScope scope, absl::Span<const Output> inputs);
 

@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/status.h"
+#include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/schedule.h"
 #include "optim/root_scope.h"
 #include "spdlog/fmt/fmt.h"
@@ -34,6 +36,18 @@ Tensor Numbers(const std::vector<double>& values) {
 
 bool IsRate(double rate) { return rate >= 0 && std::isfinite(rate); }
 
+// The rate that a graph of its own computes.
+absl::StatusOr<double> Computed(const Schedule& schedule, int64_t step) {
+  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open("cpu:1", {.cpu_threads = 1}));
+  Graph graph(BuiltinOps());
+  const Scope scope(graph);
+  const Output rate = schedule.Build(scope, ops::Const(scope, step));
+  RETURN_IF_ERROR(graph.status());
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
+  ASSIGN_OR_RETURN(const std::vector<Tensor> values, session->Run({}, {rate}, {}));
+  return values[0].scalar<float>();
+}
+
 }  // namespace
 
 Schedule MakeSchedule(std::string op, Attrs attrs, std::shared_ptr<const Schedule> scaled) {
@@ -45,6 +59,15 @@ Schedule MakeSchedule(std::string op, Attrs attrs, std::shared_ptr<const Schedul
 }
 
 Output Schedule::Build(const Scope& scope, Output step) const {
+  if (nodes_ != nullptr) {
+    const Output rate = (*nodes_)(scope, step);
+    if (!rate.valid() || (IsFloating(rate.dtype()) && rate.shape().rank() == 0)) {
+      return ops::Cast(scope, rate, DType::kFloat32);
+    }
+    scope.Fail(absl::InvalidArgumentError(absl::StrCat("The rate that FromNodes computes is ", DTypeName(rate.dtype()),
+                                                       " ", rate.shape().ToString(), "; expected a float scalar")));
+    return Output();
+  }
   if (op_.empty()) {
     if (!IsRate(rate_)) {
       scope.Fail(
@@ -61,12 +84,15 @@ Output Schedule::Build(const Scope& scope, Output step) const {
 }
 
 double Schedule::At(int64_t step) const {
+  if (nodes_ != nullptr) return Computed(*this, step).value_or(std::numeric_limits<double>::quiet_NaN());
   if (op_.empty()) return IsRate(rate_) ? rate_ : std::numeric_limits<double>::quiet_NaN();
   const auto rate = ops::RateAt(op_, attrs_, step, scaled_ == nullptr ? 0 : scaled_->At(step));
   return rate.ok() ? *rate : std::numeric_limits<double>::quiet_NaN();
 }
 
 std::string Schedule::ToString() const {
+  // The address, for schedules with other functions are others.
+  if (nodes_ != nullptr) return fmt::format("FromNodes({})", static_cast<const void*>(nodes_.get()));
   if (op_.empty()) return adjustable_ ? absl::StrCat("Adjustable(initial=", Print(rate_), ")") : Print(rate_);
   std::vector<std::string> parts;
   for (const auto& [name, value] : attrs_.values()) parts.push_back(absl::StrCat(name, "=", Print(value)));
@@ -105,6 +131,12 @@ Schedule Cosine(double initial, int64_t decay_steps, double floor) {
 Schedule WarmUp(Schedule schedule, int64_t warmup_steps, double start) {
   return MakeSchedule("WarmUpRate", {{"warmup_steps", warmup_steps}, {"start", start}},
                       std::make_shared<const Schedule>(std::move(schedule)));
+}
+
+Schedule FromNodes(NodesOfRate nodes) {
+  Schedule schedule(0);
+  schedule.nodes_ = std::make_shared<const NodesOfRate>(std::move(nodes));
+  return schedule;
 }
 
 Schedule Adjustable(double initial) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@ class Session;
 }  // namespace belfry
 
 namespace belfry::optim {
+
+// Adds the nodes that compute a rate, a scalar of any float dtype, from `step`, an int64 scalar.
+using NodesOfRate = std::function<Output(const Scope& scope, Output step)>;
 
 // A learning rate as a function of the global step, both as a node of a graph and as a number on the host. A value
 // type. A number converts to a constant schedule: Momentum({.learning_rate = 0.1}).
@@ -32,11 +36,13 @@ class Schedule {
  private:
   friend Schedule MakeSchedule(std::string op, Attrs attrs, std::shared_ptr<const Schedule> scaled);
   friend Schedule Adjustable(double initial);
+  friend Schedule FromNodes(NodesOfRate nodes);
   double rate_;
   bool adjustable_ = false;
   std::string op_;  // an op of ops/schedule.h; empty for a constant
   Attrs attrs_;
-  std::shared_ptr<const Schedule> scaled_;  // the schedule that a warm-up scales
+  std::shared_ptr<const Schedule> scaled_;    // the schedule that a warm-up scales
+  std::shared_ptr<const NodesOfRate> nodes_;  // null for all others
 };
 
 // The formulas are in ops/schedule.h; t is the step.
@@ -58,6 +64,11 @@ Schedule Cosine(double initial, int64_t decay_steps, double floor = 0);
 // `schedule`, whose first warmup_steps are scaled linearly from `start` (not itself used) to 1 (at the last of them).
 // It counts from step 0 too, so it ends at the same step as without the warm-up.
 Schedule WarmUp(Schedule schedule, int64_t warmup_steps, double start = 0);
+
+// A rule of one's own:
+//   optim::FromNodes([](const Scope& scope, Output step) { return ops::Div(scope, 0.1, ops::Sqrt(scope, ...)); })
+// Copies of the result are one schedule; each call makes another.
+Schedule FromNodes(NodesOfRate nodes);
 
 // A rate that the program sets while it trains, as a callback does that halves it when nothing gets better: that of the
 // last SetLearningRate, and `initial` before. It is the variable "learning_rate" of the graph,

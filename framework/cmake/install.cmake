@@ -63,6 +63,10 @@ install(DIRECTORY framework ops optim models trainers DESTINATION ${CMAKE_INSTAL
 install(FILES trainers/belfry.h models/inference/belfry_inference.h models/inference/belfry_inference.hpp
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/belfry COMPONENT development)
 
+# The pages and the examples, as they lie here, so that their links hold.
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/belfry COMPONENT development)
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/belfry COMPONENT development)
+
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Belfry)
 install(EXPORT BelfryTargets NAMESPACE Belfry:: DESTINATION ${package_dir} COMPONENT development)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/BelfryConfig.cmake.in ${PROJECT_BINARY_DIR}/BelfryConfig.cmake

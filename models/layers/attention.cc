@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "models/layers/layers.h"
 #include "models/layers/layers_impl.h"
+#include "models/layers/norm_layers.h"
 #include "models/layers/positions_impl.h"
 #include "ops/array.h"
 #include "ops/math.h"
@@ -100,6 +101,30 @@ Output MultiHeadAttention(OpScope scope, absl::string_view name, Output x, const
                  options.training && options.dropout > 0);
 }
 
+Output CrossAttention(OpScope scope, absl::string_view name, Output x, Output memory,
+                      const MultiHeadAttentionOptions& options) {
+  const Heads heads = CheckHeads(scope, "CrossAttention", name, x, options);
+  if (heads.keys == 0) return Output();
+  if (!memory.valid()) return Reject(scope, "CrossAttention", name, "has an invalid Output as memory", x);
+  if (memory.shape().rank() != 3 || memory.shape()[2] == Shape::kUnknown || memory.dtype() != x.dtype()) {
+    return Reject(scope, "CrossAttention", name, "needs a memory [N, S, M] with known M, of x's dtype", memory);
+  }
+  if (options.rotary) return Reject(scope, "CrossAttention", name, "does not rotate positions", x);
+  const Scope layer = scope.VariableScope(name);
+  const DenseOptions dense = {.use_bias = options.use_bias, .weights = options.weights};
+  const auto project = [&](absl::string_view part, Output of, int64_t all) {
+    const Output y = Dense(layer, part, AsRows(layer, of), all * heads.width, dense);
+    return ops::Reshape(layer, y, {ops::Extent::Of(of, 0), ops::Extent::Of(of, 1), all, heads.width});
+  };
+  const Output queries = project("query", x, heads.queries);
+  const std::vector<Output> pair = ops::Split(layer, project("memory", memory, 2 * heads.keys), 2, 2);
+  if (pair.size() != 2) return Output();
+  const Output mixed =
+      ops::Attention(layer, queries, pair[0], pair[1], {.causal = options.causal, .mask = options.mask});
+  return Dropout(layer, "dropout", ProjectBack(layer, mixed, x, options), options.dropout,
+                 options.training && options.dropout > 0);
+}
+
 CachedAttentionOutputs CachedAttention(OpScope scope, absl::string_view name, Output x, Output cached_keys,
                                        Output cached_values, Output past, const MultiHeadAttentionOptions& options) {
   const Heads heads = CheckHeads(scope, "CachedAttention", name, x, options);
@@ -151,6 +176,32 @@ Output MlpBlock(OpScope scope, absl::string_view name, Output x, const MlpBlockO
   y = Dense(layer, "output", y, c, {.use_bias = options.use_bias, .weights = options.output_weights});
   return Dropout(layer, "dropout", ops::ReshapeLike(layer, y, x), options.dropout,
                  options.training && options.dropout > 0);
+}
+
+Output EncoderLayer(OpScope scope, absl::string_view name, Output x, const EncoderLayerOptions& options) {
+  const Scope layer = scope.VariableScope(name);
+  const auto normalised = [&](absl::string_view norm, Output of, bool here) {
+    return here ? LayerNorm(layer, norm, of, options.epsilon) : of;
+  };
+  const bool first = options.norm_first;
+  const Output attended = MultiHeadAttention(layer, "attention", normalised("attention_norm", x, first),
+                                             {.heads = options.heads,
+                                              .causal = options.causal,
+                                              .mask = options.mask,
+                                              .dropout = options.dropout,
+                                              .training = options.training,
+                                              .weights = options.weights,
+                                              .output_weights = options.weights});
+  if (!attended.valid()) return Output();
+  x = normalised("attention_norm", ops::Add(layer, x, attended), !first);
+  const Output transformed = MlpBlock(layer, "mlp", normalised("mlp_norm", x, first),
+                                      {.hidden = options.hidden,
+                                       .approximate_gelu = options.approximate_gelu,
+                                       .dropout = options.dropout,
+                                       .training = options.training,
+                                       .weights = options.weights,
+                                       .output_weights = options.weights});
+  return normalised("mlp_norm", ops::Add(layer, x, transformed), !first);
 }
 
 }  // namespace belfry::models

@@ -30,6 +30,12 @@ struct MultiHeadAttentionOptions {
 Output MultiHeadAttention(OpScope scope, absl::string_view name, Output x,
                           const MultiHeadAttentionOptions& options = {});
 
+// Attention from x [N, T, C] to `memory` [N, S, M], as of a decoder to what an encoder made: queries of x, keys and
+// values of memory; gives [N, T, C]. A mask hides parts of the memory. Variables: query/weights [C, C], memory/weights
+// [M, 2 kv_heads D], output/weights [C, C], and biases of each. Positions are not rotated: `rotary` is an error.
+Output CrossAttention(OpScope scope, absl::string_view name, Output x, Output memory,
+                      const MultiHeadAttentionOptions& options = {});
+
 struct CachedAttentionOutputs {
   Output y;             // [N, T, C]
   Output keys, values;  // of x, [N, T, kv_heads, D], for the cache of the next step
@@ -55,5 +61,27 @@ struct MlpBlockOptions {
 // Two dense layers around a GELU: x [..., C] gives [..., C]. Variables: hidden/weights [C, hidden] and hidden/biases,
 // output/weights [hidden, C] and output/biases.
 Output MlpBlock(OpScope scope, absl::string_view name, Output x, const MlpBlockOptions& options = {});
+
+struct EncoderLayerOptions {
+  int64_t heads = 8;        // divides C
+  int64_t hidden = 0;       // width of the MLP; 0: 4 C
+  bool causal = false;      // hide later positions
+  Output mask = {};         // see ops::AttentionOptions; of padding: SequenceMask as [N, 1, 1, T]
+  bool norm_first = false;  // normalise what attention and the MLP read; otherwise the sums after them (Vaswani et al.)
+  double dropout = 0;       // rate of dropout of both results, in training
+  bool training = true;
+  bool approximate_gelu = false;
+  double epsilon = 1e-5;  // of the norms
+  Initializer weights = GlorotUniformInitializer();
+};
+// A layer of a transformer's encoder, x [N, T, C] to [N, T, C]: MultiHeadAttention and MlpBlock, each with a residual
+// connection and a LayerNorm. With `causal`, a layer of a decoder. Variables: those of the layers attention,
+// attention_norm, mlp and mlp_norm.
+Output EncoderLayer(OpScope scope, absl::string_view name, Output x, const EncoderLayerOptions& options = {});
+
+// The sines and cosines of the positions of x [N, T, C], for an even C, as [1, T, C] in x's dtype (Vaswani et al.,
+// 2017, section 3.5): at position t, channel 2 i is sin(t / 10000^(2 i / C)), and 2 i + 1 the cosine of it. Add it to
+// the embeddings of tokens. T may be unknown.
+Output SinusoidalPositions(OpScope scope, Output x);
 
 }  // namespace belfry::models

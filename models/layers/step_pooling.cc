@@ -32,6 +32,15 @@ Output MeanOverSteps(OpScope scope, Output x, Output lengths) {
   return ops::Div(scope, sum, BesideOf(scope, ops::Cast(scope, steps, x.dtype()), sum));
 }
 
+Output LastStep(OpScope scope, Output x, Output lengths) {
+  const Output mask = ops::SequenceMask(scope, x, lengths);  // checks both
+  if (!mask.valid()) return Output();
+  const Output sequences = ops::Cumsum(scope, ops::OnesLike(scope, lengths), 0, {.exclusive = true});
+  const Output steps = ops::Maximum(scope, ops::Sub(scope, lengths, 1), 0);
+  const Output last = ops::GatherND(scope, x, ops::Stack(scope, {sequences, steps}, 1));
+  return ops::Select(scope, BesideOf(scope, ops::Greater(scope, lengths, 0), last), last, 0);
+}
+
 Output MaxOverSteps(OpScope scope, Output x, Output lengths) {
   const Output filled = FillPadding(scope, x, lengths, -std::numeric_limits<double>::infinity());
   if (!filled.valid()) return Output();

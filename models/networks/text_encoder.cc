@@ -29,25 +29,6 @@ Output EncoderEmbedding(const Scope& scope, Output tokens, Output types, const T
   return Dropout(scope, "dropout", x, options.dropout, options.training && options.dropout > 0);
 }
 
-Output EncoderBlock(const Scope& scope, Output x, Output mask, const TextEncoderOptions& options) {
-  const Output attended = MultiHeadAttention(scope, "attention", x,
-                                             {.heads = options.heads,
-                                              .mask = mask,
-                                              .dropout = options.dropout,
-                                              .training = options.training,
-                                              .weights = EncoderWeights(),
-                                              .output_weights = EncoderWeights()});
-  x = LayerNorm(scope, "attention_norm", ops::Add(scope, x, attended), options.epsilon);
-  const Output transformed = MlpBlock(scope, "mlp", x,
-                                      {.hidden = options.hidden,
-                                       .approximate_gelu = false,
-                                       .dropout = options.dropout,
-                                       .training = options.training,
-                                       .weights = EncoderWeights(),
-                                       .output_weights = EncoderWeights()});
-  return LayerNorm(scope, "mlp_norm", ops::Add(scope, x, transformed), options.epsilon);
-}
-
 }  // namespace
 
 TextEncoderOutputs TextEncoder(OpScope scope, Output tokens, Output mask, Output types,
@@ -68,9 +49,16 @@ TextEncoderOutputs TextEncoder(OpScope scope, Output tokens, Output mask, Output
     return reject(absl::StrCat("has learned positions for ", options.length, " tokens"));
   }
   if (mask.valid()) mask = ops::ExpandDims(scope, ops::ExpandDims(scope, mask, 1), 1);  // for all heads and queries
+  const EncoderLayerOptions layer = {.heads = options.heads,
+                                     .hidden = options.hidden,
+                                     .mask = mask,
+                                     .dropout = options.dropout,
+                                     .training = options.training,
+                                     .epsilon = options.epsilon,
+                                     .weights = EncoderWeights()};
   Output x = EncoderEmbedding(scope, tokens, types, options);
   for (int64_t i = 0; i < options.layers && x.valid(); ++i) {
-    x = EncoderBlock(scope.VariableScope(absl::StrCat("layer", i)), x, mask, options);
+    x = EncoderLayer(scope, absl::StrCat("layer", i), x, layer);
   }
   if (!options.pooled || !x.valid()) return {x, {}};
   const Output first = ops::Squeeze(scope, ops::StridedSlice(scope, x, {0, 0}, {ops::kSliceEnd, 1}), {1});

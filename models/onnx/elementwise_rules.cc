@@ -148,6 +148,7 @@ constexpr Rule kElementwiseRules[] = {
     {"Floor", Same, "Floor"},
     {"Ceil", Same, "Ceil"},
     {"Round", Same, "Round"},
+    {"RoundThrough", Same, "Round"},
     {"Square", Square},
     {"Scale", Scale},
     {"ClipByValue", ClipByValue},

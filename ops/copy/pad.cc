@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
 #include "ops/copy/box_copy.h"
@@ -63,6 +66,41 @@ Output Pad(OpScope scope, Output x, std::vector<AxisPadding> paddings, double va
     flat.push_back(padding.after);
   }
   return scope.Add("Pad", {x}, {{"paddings", std::move(flat)}, {"value", value}});
+}
+
+Output CircularPad(OpScope scope, Output x, const std::vector<AxisPadding>& paddings) {
+  if (!x.valid()) return scope.Add("Pad", {x});  // its error
+  const int rank = x.shape().rank();
+  bool fits = static_cast<size_t>(rank) == paddings.size();
+  for (int axis = 0; axis < rank && fits; ++axis) {
+    const auto [before, after] = paddings[axis];
+    fits = before >= 0 && after >= 0 && (std::max(before, after) <= x.shape()[axis] || before + after == 0);
+  }
+  if (!fits) {
+    std::vector<std::string> texts;
+    for (const AxisPadding& padding : paddings) texts.push_back(absl::StrCat(padding.before, "+", padding.after));
+    scope.Fail(absl::InvalidArgumentError(absl::StrCat(
+        "CircularPad of '", x.name(), "', which is ", x.shape().ToString(), ", by [", absl::StrJoin(texts, ", "),
+        "]; expected a padding for each axis, of at most its extent on a side")));
+    return Output();
+  }
+  for (int axis = 0; axis < rank; ++axis) {
+    const auto [before, after] = paddings[axis];
+    if (before + after == 0) continue;
+    const int64_t extent = x.shape()[axis];
+    std::vector<int64_t> begin(rank, 0), end(rank, kSliceEnd);
+    const auto part = [&](int64_t from, int64_t to) {
+      begin[axis] = from;
+      end[axis] = to;
+      return StridedSlice(scope, x, begin, end);
+    };
+    std::vector<Output> parts;
+    if (before > 0) parts.push_back(part(extent - before, extent));
+    parts.push_back(x);
+    if (after > 0) parts.push_back(part(0, after));
+    x = Concat(scope, parts, axis);
+  }
+  return x;
 }
 
 void RegisterPadOps(OpRegistry& registry) {

@@ -103,6 +103,7 @@ Output Sign(OpScope scope, Output x) { return scope.Add("Sign", {x}); }
 Output Floor(OpScope scope, Output x) { return scope.Add("Floor", {x}); }
 Output Ceil(OpScope scope, Output x) { return scope.Add("Ceil", {x}); }
 Output Round(OpScope scope, Output x) { return scope.Add("Round", {x}); }
+Output RoundThrough(OpScope scope, Output x) { return scope.Add("RoundThrough", {x}); }
 Output FloorDiv(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "FloorDiv", a, b); }
 Output FloorMod(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "FloorMod", a, b); }
 Output Maximum(OpScope scope, const Operand& a, const Operand& b) { return AddBinary(scope, "Maximum", a, b); }
@@ -119,6 +120,8 @@ void RegisterRounding(OpRegistry& registry) {
   registry.Add(UnaryOp("Floor", kFloatTypes, FloatMaps<functor::Floor>(), nullptr));
   registry.Add(UnaryOp("Ceil", kFloatTypes, FloatMaps<functor::Ceil>(), nullptr));
   registry.Add(UnaryOp("Round", kFloatTypes, FloatMaps<functor::Round>(), nullptr));
+  registry.Add(UnaryOp("RoundThrough", kFloatTypes, FloatMaps<functor::Round>(),
+                       [](const Scope&, Output, Output, Output dy) { return dy; }));
   registry.Add(BinaryOp("Maximum", kNumericTypes, NumericZips<functor::Maximum>(),
                         [](const Scope& scope, Output a, Output b, Output, Output dy) {
                           return Route(scope, GreaterEqual(scope, a, b), dy);

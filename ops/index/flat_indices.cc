@@ -4,6 +4,7 @@
 #include "ops/array.h"
 #include "ops/index/flat_indices_impl.h"
 #include "ops/index/index_ops.h"
+#include "ops/math.h"
 
 namespace belfry::ops {
 namespace {
@@ -46,6 +47,26 @@ absl::StatusOr<Kernel> MakeFlatIndices(const KernelSpec& spec) {
 
 FlatIndicesLayout::FlatIndicesLayout(const KernelSpec& spec) : axes(static_cast<int>(spec.inputs[0].shape[-1])) {
   for (int axis = 0; axis < axes; ++axis) extents[axis] = spec.inputs[1].shape[axis];
+}
+
+Output TakeAlong(OpScope scope, Output x, Output indices, int64_t axis) {
+  if (!x.valid() || !indices.valid()) return GatherND(scope, x, indices);  // its error
+  const int rank = x.shape().rank();
+  const int64_t along = axis < 0 ? axis + rank : axis;
+  Shape expected = x.shape();
+  if (along >= 0 && along < rank) expected.set_dim(static_cast<int>(along), Shape::kUnknown);
+  if (along < 0 || along >= rank || !indices.shape().CompatibleWith(expected)) {
+    scope.Fail(absl::InvalidArgumentError(
+        absl::StrCat("TakeAlong axis ", axis, " of '", x.name(), "', which is ", x.shape().ToString(),
+                     ", with indices ", indices.shape().ToString(), "; expected ", expected.ToString())));
+    return Output();
+  }
+  const Output ones = OnesLike(scope, indices);
+  std::vector<Output> places;
+  for (int i = 0; i < rank; ++i) {
+    places.push_back(i == along ? indices : Cumsum(scope, ones, i, {.exclusive = true}));
+  }
+  return GatherND(scope, x, Stack(scope, places, rank));
 }
 
 Output GatherND(OpScope scope, Output params, Output indices) {

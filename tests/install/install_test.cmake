@@ -19,7 +19,7 @@ endfunction()
 
 build(${CMAKE_CURRENT_LIST_DIR}/consumer consumer)
 run(${work_dir}/consumer/consumer)
-build(${CMAKE_CURRENT_LIST_DIR}/../../examples examples)
+build(${prefix}/share/doc/belfry/examples examples)
 run(${work_dir}/examples/train_waves cpu:2)
 execute_process(COMMAND ${work_dir}/examples/first_program OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
 if(NOT text MATCHES "inside the ring: \\(1\\.4, 0\\) (100|9[0-9])%, \\(0\\.1, 0\\.2\\) [0-9]%\n$")
@@ -76,7 +76,7 @@ endif()
 find_program(python3 python3)
 if(python3)
   file(GLOB library ${prefix}/lib*/libbelfry_inference.so ${prefix}/lib*/*/libbelfry_inference.so)
-  execute_process(COMMAND ${python3} -B ${CMAKE_CURRENT_LIST_DIR}/../../examples/run_model.py
+  execute_process(COMMAND ${python3} -B ${prefix}/share/doc/belfry/examples/run_model.py
     ${work_dir}/model.safetensors ${library} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
   if(NOT text MATCHES "input +image: [^\n]*, 3\\]\noutput +logits: \\[1, 10\\] \\[-?[0-9.e-]+, [^\n]*\\]\n$")
     message(FATAL_ERROR "run_model.py prints something else:\n${text}")

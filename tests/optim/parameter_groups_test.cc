@@ -9,6 +9,7 @@
 #include "ops/builtin_ops.h"
 #include "optim/adam.h"
 #include "optim/apply.h"
+#include "optim/clip_weights.h"
 #include "optim/descent.h"
 #include "optim/lars.h"
 #include "tests/main/testing.h"
@@ -122,6 +123,24 @@ TEST_F(ParameterGroupsTest, GroupsWithoutVariables) {
   const ParameterGroups inner({{NameMatches("tail/*"), descent}}, descent);
   EXPECT_THAT(CheckMessage(ParameterGroups({{NameMatches("head/*"), descent}}, inner)),
               AllOf(HasSubstr("tail/*"), ::testing::Not(HasSubstr("head/weights"))));
+}
+
+TEST_F(ParameterGroupsTest, ClippedWeightsStayWithinTheirBounds) {
+  const ClipWeights clipped(Momentum({.learning_rate = 0.5}), -0.25, 0.25, NameMatches("encoder/*"));
+  EXPECT_EQ(clipped.Check(all_), absl::OkStatus());
+  std::vector<GradientAndVariable> pairs;
+  for (const Variable& variable : all_) pairs.push_back({ops::OnesLike(root_, variable), variable});
+  const Node* const train = ApplyGradients(root_, clipped, pairs);
+  ASSERT_TRUE(graph_.status().ok()) << graph_.status();
+  GraphRunner runner(graph_);
+  runner.RunTarget(train);
+  EXPECT_THAT(runner.Value(weights_), Each(0.25)) << "1 - 0.5";
+  EXPECT_THAT(runner.Value(head_), Each(0.5));
+  runner.RunTarget(train);
+  EXPECT_THAT(runner.Value(weights_), Each(-0.25)) << "0.25 - 0.95";
+  EXPECT_THAT(CheckMessage(ClipWeights(GradientDescent({.learning_rate = 1}), 1, -1)), HasSubstr("bounds 1 and -1"));
+  EXPECT_THAT(CheckMessage(ClipWeights(GradientDescent({.learning_rate = 1}), -1, 1, NameMatches("tail/*"))),
+              HasSubstr("ClipWeights: the pattern 'tail/*' matches no variable"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "ops/array.h"
+#include "ops/math.h"
 #include "optim/global_step.h"
 #include "optim/optimizer.h"
 #include "tests/main/testing.h"
@@ -150,6 +151,31 @@ TEST(GlobalStepTest, OnePerReplicaAndCountedAfterItsUpdates) {
   EXPECT_EQ(runner.Run({rate}, {incremented.node})[0].scalar<float>(), 1);
   EXPECT_EQ(runner.Run({rate}, {incremented.node})[0].scalar<float>(), 2);
   EXPECT_THAT(runner.Value(step), ::testing::ElementsAre(2));
+}
+
+TEST(ScheduleTest, FromNodesIsARuleOfOnesOwn) {
+  const Schedule inverse = FromNodes([](const Scope& scope, Output step) {
+    return ops::Rsqrt(scope, ops::Add(scope, ops::Cast(scope, step, DType::kFloat32), 4));
+  });
+  Graph graph(BuiltinOps());
+  const Scope root(graph);
+  const Output step = ops::Placeholder(root, DType::kInt64, {}), rate = inverse.Build(root, step);
+  GraphRunner runner(graph);
+  for (const int64_t t : {0, 5, 96, 1'000'000}) {
+    const double expected = 1 / std::sqrt(static_cast<double>(t) + 4);
+    EXPECT_FLOAT_EQ(static_cast<float>(inverse.At(t)), static_cast<float>(expected));
+    const float value = runner.Run({rate}, {}, {{step.node, Tensor::Scalar<int64_t>(t)}})[0].scalar<float>();
+    EXPECT_FLOAT_EQ(value, static_cast<float>(expected));
+  }
+  const Schedule copy = inverse;
+  const Schedule other = FromNodes([](const Scope& scope, Output) { return ops::Const(scope, 0.5); });
+  EXPECT_EQ(LearningRate(root, inverse), LearningRate(root, copy));
+  EXPECT_NE(LearningRate(root, inverse), LearningRate(root, other));
+
+  const Schedule wrong = FromNodes([](const Scope&, Output number) { return number; });
+  EXPECT_TRUE(std::isnan(wrong.At(3)));
+  wrong.Build(root, step);
+  EXPECT_THAT(graph.status().message(), testing::HasSubstr("FromNodes computes is int64 []; expected a float scalar"));
 }
 
 }  // namespace

@@ -10,12 +10,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/data/functions.h"
 #include "framework/data/in_memory.h"
+#include "framework/data/sequences/bucket_batcher.h"
+#include "framework/data/sequences/sequence_dataset.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/main/testing.h"
 #include "tests/trainers/experiment.h"
+#include "trainers/loop/area_under_roc.h"
 #include "trainers/loop/run_directory.h"
 #include "trainers/program/trainer.h"
 
@@ -107,6 +111,77 @@ TEST(DatasetMetrics, OfClassesForAnySizeOfBatch) {
     EXPECT_NEAR(values["precision"], precision / predicted, 1e-12);
     EXPECT_NEAR(values["recall"], recall / labelled, 1e-12);
   }
+}
+
+// Sequences with two outputs and labels, in buckets, against loops over their steps.
+TEST(DatasetMetrics, OfSequencesAndSeveralOutputs) {
+  constexpr int64_t kSequences = 17, kClasses = 3;
+  Tensor lengths(DType::kInt32, {kSequences}), sign(DType::kInt32, {kSequences});
+  int64_t steps = 0;
+  for (int64_t n = 0; n < kSequences; ++n) {
+    lengths.data<int32_t>()[n] = static_cast<int32_t>(1 + TestRandom()() % 9);
+    sign.data<int32_t>()[n] = static_cast<int32_t>(TestRandom()() % 2);
+    steps += lengths.data<int32_t>()[n];
+  }
+  const Tensor forecast = Normal({steps}), next = Normal({steps}), logits = Normal({steps, kClasses}),
+               score = Normal({kSequences});
+  Tensor classes(DType::kInt32, {steps});
+  double square = 0, right = 0;
+  for (int64_t t = 0; t < steps; ++t) {
+    classes.data<int32_t>()[t] = static_cast<int32_t>(TestRandom()() % kClasses);
+    const float* const of = logits.data<float>() + t * kClasses;
+    right += std::max_element(of, of + kClasses) - of == classes.data<int32_t>()[t];
+    square += std::pow(static_cast<double>(forecast.data<float>()[t]) - next.data<float>()[t], 2);
+  }
+  ASSERT_OK_AND_ASSIGN(
+      const auto dataset,
+      data::FromSequences(lengths,
+                          {{"forecast", forecast}, {"next", next}, {"logits", logits}, {"class", classes, kClasses}},
+                          {{"score", score}, {"sign", sign, 2}}));
+  for (const int towers : {1, 3}) {
+    ASSERT_OK_AND_ASSIGN(const auto source, data::BucketBatcher::Create(*dataset, {.batch_size = 4, .towers = towers}));
+    const DeviceSet devices = DeviceSet::Open("cpu:1", {.cpu_threads = 1}).value();
+    Graph graph(BuiltinOps());
+    const Scope scope(graph);
+    const models::Batch batch(scope, source->fields());
+    const DatasetMetrics metrics(scope, batch,
+                                 {{"mse", batch["forecast"], "next", "length"},
+                                  {"accuracy", batch["logits"], "class", "length"},
+                                  {"of_signs", batch["score"], "sign", "", *NamedMetric("auc")}});
+    ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(graph, devices));
+    ASSERT_OK_AND_ASSIGN(const Evaluation evaluation, metrics.Run(*session, *source, source->batches_per_epoch()));
+    EXPECT_EQ(evaluation.examples, kSequences);
+    auto values = Values(evaluation);
+    EXPECT_NEAR(values["mse"], square / static_cast<double>(steps), 1e-12);
+    EXPECT_NEAR(values["accuracy"], right / static_cast<double>(steps), 1e-12);
+    const std::vector<uint8_t> marks(sign.data<int32_t>(), sign.data<int32_t>() + kSequences);
+    EXPECT_NEAR(values["of_signs"], AreaUnderRoc(score.span<float>(), marks), 1e-12);
+    EXPECT_FALSE(evaluation.metrics[0].larger_is_better);
+    EXPECT_TRUE(evaluation.metrics[2].larger_is_better);
+  }
+}
+
+TEST(DatasetMetrics, OfASourceThatEnds) {
+  int made = 0;
+  ASSERT_OK_AND_ASSIGN(const auto source,
+                       data::FromGenerator({{"x"}, {"label"}}, {.batch_size = 4}, [&](const data::Example& example) {
+                         *example.field<float>(0) = static_cast<float>(made);
+                         *example.field<float>(1) = 0;
+                         return ++made <= 10;
+                       }));
+  const DeviceSet devices = DeviceSet::Open("cpu:1", {.cpu_threads = 1}).value();
+  Graph graph(BuiltinOps());
+  const models::Batch batch(Scope(graph), source->fields());
+  const DatasetMetrics metrics(Scope(graph), batch, {{"mae", batch["x"]}});
+  ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(graph, devices));
+  ASSERT_OK_AND_ASSIGN(const Evaluation first, metrics.Run(*session, *source, 1));
+  EXPECT_EQ(Values(first)["mae"], 1.5) << "0 to 3";
+  ASSERT_OK_AND_ASSIGN(const Evaluation rest, metrics.Run(*session, *source, 100));
+  EXPECT_EQ(rest.examples, 6);
+  EXPECT_EQ(Values(rest)["mae"], 6.5) << "4 to 9";
+
+  DatasetMetrics(Scope(graph), batch, {{"maximum", batch["x"]}});
+  EXPECT_THAT(graph.status().message(), HasSubstr("There is no metric 'maximum'"));
 }
 
 TEST(DatasetMetrics, OfNumbersFarFromZero) {

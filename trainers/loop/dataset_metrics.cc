@@ -247,6 +247,15 @@ absl::Status Read(absl::string_view bytes, std::vector<std::map<int64_t, Numbers
   return absl::OkStatus();
 }
 
+// The metrics of a model with one output.
+std::vector<OutputMetric> OfOutput(std::vector<DatasetMetric> rules, const Output& output, const std::string& label) {
+  std::vector<OutputMetric> metrics;
+  for (DatasetMetric& rule : rules) {
+    metrics.push_back({.name = rule.name, .output = output, .label = label, .rule = std::move(rule)});
+  }
+  return metrics;
+}
+
 }  // namespace
 
 absl::StatusOr<DatasetMetric> NamedMetric(absl::string_view name) {
@@ -280,53 +289,148 @@ absl::StatusOr<DatasetMetric> NamedMetric(absl::string_view name) {
       absl::StrCat("There is no metric '", name, "'; choose one of ", absl::StrJoin(names, ", ")));
 }
 
+// The numbers that this process has of all batches, and from them the metrics.
+class DatasetMetrics::Tally {
+ public:
+  explicit Tally(const DatasetMetrics& of) : of_(of) {}
+
+  // Adds the examples of a tower, of which number `first` of the data is the first.
+  absl::Status Add(Session& session, const data::TowerBatch& examples, int64_t first) {
+    ASSIGN_OR_RETURN(const std::vector<Tensor> values, session.Run(of_.batch_.Feeds(examples), of_.outputs_));
+    for (size_t i = 0; i < of_.metrics_.size(); ++i) {
+      const OutputMetric& metric = of_.metrics_[i];
+      const absl::StatusOr<Numbers> numbers = NumbersOf(metric, ValueOf(metric, values), examples);
+      if (!numbers.ok()) {
+        return absl::Status(numbers.status().code(),
+                            absl::StrCat("Metric ", metric.name, ": ", numbers.status().message()));
+      }
+      Append(static_cast<int64_t>(i), first, *numbers, mine_);
+    }
+    examples_ += examples.count;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Evaluation> Finish(World* world, absl::Duration task_timeout) {
+    std::vector<std::string> all;
+    Append(static_cast<int64_t>(of_.metrics_.size()), world == nullptr ? 0 : world->rank(),
+           {static_cast<double>(examples_)}, mine_);
+    if (world != nullptr && world->size() > 1) {
+      ASSIGN_OR_RETURN(all, world->AllGather(mine_, SteadyNow() + task_timeout));
+    } else {
+      all.push_back(std::move(mine_));
+    }
+    std::vector<std::map<int64_t, Numbers>> by_batch(of_.metrics_.size() + 1);
+    for (const std::string& bytes : all) RETURN_IF_ERROR(Read(bytes, by_batch));
+    Evaluation evaluation;
+    for (const auto& [rank, count] : by_batch.back()) evaluation.examples += static_cast<int64_t>(count.at(0));
+    for (size_t i = 0; i < of_.metrics_.size(); ++i) {
+      std::vector<Numbers> batches;
+      for (auto& [batch, numbers] : by_batch[i]) batches.push_back(std::move(numbers));
+      const DatasetMetric& rule = of_.metrics_[i].rule;
+      evaluation.metrics.push_back({of_.metrics_[i].name, rule.value(batches), rule.larger_is_better, rule.percent});
+    }
+    return evaluation;
+  }
+
+ private:
+  const Tensor& ValueOf(const OutputMetric& metric, const std::vector<Tensor>& values) const {
+    return values[std::find(of_.outputs_.begin(), of_.outputs_.end(), metric.output) - of_.outputs_.begin()];
+  }
+
+  absl::StatusOr<Numbers> NumbersOf(const OutputMetric& metric, const Tensor& value,
+                                    const data::TowerBatch& examples) const {
+    ASSIGN_OR_RETURN(const size_t label, data::FindField(of_.batch_.fields(), metric.label));
+    if (metric.lengths.empty()) return metric.rule.of_batch(value, examples.fields[label]);
+    ASSIGN_OR_RETURN(const size_t field, data::FindField(of_.batch_.fields(), metric.lengths));
+    const Tensor& lengths = examples.fields[field];
+    if (lengths.dtype() != DType::kInt32 || lengths.shape().rank() != 1) {
+      return absl::InvalidArgumentError(absl::StrCat("the field '", metric.lengths, "' of lengths is ",
+                                                     DTypeName(lengths.dtype()), " ", lengths.shape().ToString(),
+                                                     " in a batch; expected int32 [N]"));
+    }
+    ASSIGN_OR_RETURN(const Tensor outputs, WithoutPadding(value, lengths));
+    ASSIGN_OR_RETURN(const Tensor labels, WithoutPadding(examples.fields[label], lengths));
+    return metric.rule.of_batch(outputs, labels);
+  }
+
+  // The steps of all sequences of x [N, T, ...], one after the other: [steps, ...].
+  static absl::StatusOr<Tensor> WithoutPadding(const Tensor& x, const Tensor& lengths) {
+    const Shape& shape = x.shape();
+    if (shape.rank() < 2 || shape[0] != lengths.elements()) {
+      return absl::InvalidArgumentError(absl::StrCat("a tensor ", shape.ToString(), " is no batch of ",
+                                                     lengths.elements(), " sequences, [N, T, ...]"));
+    }
+    int64_t steps = 0;
+    for (const int32_t length : lengths.span<int32_t>()) {
+      if (length < 0 || length > shape[1]) {
+        return absl::InvalidArgumentError(absl::StrCat("length ", length, " of sequences of ", shape[1], " steps"));
+      }
+      steps += length;
+    }
+    Tensor packed(x.dtype(), shape.Remove(0).Remove(0).Insert(0, steps));
+    const size_t of_step = static_cast<size_t>(shape.elements(2, shape.rank())) * SizeOf(x.dtype());
+    const auto* from = static_cast<const char*>(x.raw());
+    auto* to = static_cast<char*>(packed.raw());
+    for (const int32_t length : lengths.span<int32_t>()) {
+      const size_t bytes = static_cast<size_t>(length) * of_step;
+      if (bytes > 0) std::memcpy(to, from, bytes);
+      to += bytes;
+      from += static_cast<size_t>(shape[1]) * of_step;
+    }
+    return packed;
+  }
+
+  const DatasetMetrics& of_;
+  std::string mine_;
+  int64_t examples_ = 0;
+};
+
 DatasetMetrics::DatasetMetrics(OpScope scope, absl::Span<const data::Field> fields, const ModelOutputs::Model& model,
-                               std::vector<DatasetMetric> metrics, const std::string& label)
-    : model_(scope, fields, model), metrics_(std::move(metrics)), label_(label) {
+                               std::vector<DatasetMetric> metrics, const std::string& label) {
+  const ModelOutputs outputs(scope, fields, model);
+  *this = DatasetMetrics(scope, outputs.batch(), OfOutput(std::move(metrics), outputs.output(), label));
+}
+
+DatasetMetrics::DatasetMetrics(OpScope scope, models::Batch batch, std::vector<OutputMetric> metrics)
+    : batch_(std::move(batch)), metrics_(std::move(metrics)) {
   Evaluation names;
-  for (const DatasetMetric& metric : metrics_) names.metrics.push_back({.name = metric.name});
+  for (OutputMetric& metric : metrics_) {
+    names.metrics.push_back({.name = metric.name});
+    if (std::find(outputs_.begin(), outputs_.end(), metric.output) == outputs_.end()) outputs_.push_back(metric.output);
+    if (metric.rule.of_batch) continue;
+    absl::StatusOr<DatasetMetric> rule = NamedMetric(metric.name);
+    if (!rule.ok()) scope.Fail(rule.status());
+    if (rule.ok()) metric.rule = *std::move(rule);
+  }
   if (absl::Status status = CheckNames(names, "DatasetMetrics"); !status.ok()) scope.Fail(status);
+}
+
+std::vector<PlannedStep> DatasetMetrics::Steps(int64_t examples, int64_t batch_size) const {
+  return EvaluationSteps(batch_, outputs_, examples, batch_size);
 }
 
 absl::StatusOr<Evaluation> DatasetMetrics::Run(Session& session, const data::Dataset& dataset,
                                                const data::ImagePolicies& images, int64_t batch_size, World* world,
                                                absl::Duration task_timeout) const {
-  const auto field = std::find_if(dataset.fields().begin(), dataset.fields().end(),
-                                  [&](const data::Field& each) { return each.name == label_; });
-  if (field == dataset.fields().end()) {
-    return absl::NotFoundError(absl::StrCat("the data have no field '", label_, "' of labels"));
-  }
-  const auto label = static_cast<size_t>(field - dataset.fields().begin());
-  std::string mine;
-  RETURN_IF_ERROR(ForDealtBatches(dataset, images, batch_size, world, [&](const data::Batch& batch) -> absl::Status {
-    const data::TowerBatch& examples = batch.towers()[0];
-    ASSIGN_OR_RETURN(const std::vector<Tensor> values, session.Run(model_.batch().Feeds(examples), {model_.output()}));
-    for (size_t i = 0; i < metrics_.size(); ++i) {
-      const absl::StatusOr<Numbers> numbers = metrics_[i].of_batch(values[0], examples.fields[label]);
-      if (!numbers.ok()) {
-        return absl::Status(numbers.status().code(),
-                            absl::StrCat("Metric ", metrics_[i].name, ": ", numbers.status().message()));
-      }
-      Append(static_cast<int64_t>(i), batch.position().batch, *numbers, mine);
-    }
-    return absl::OkStatus();
+  Tally tally(*this);
+  RETURN_IF_ERROR(ForDealtBatches(dataset, images, batch_size, world, [&](const data::Batch& batch) {
+    return tally.Add(session, batch.towers()[0], batch.position().batch);
   }));
-  std::vector<std::string> all;
-  if (world != nullptr && world->size() > 1) {
-    ASSIGN_OR_RETURN(all, world->AllGather(mine, SteadyNow() + task_timeout));
-  } else {
-    all.push_back(std::move(mine));
+  return tally.Finish(world, task_timeout);
+}
+
+absl::StatusOr<Evaluation> DatasetMetrics::Run(Session& session, data::BatchSource& source, int64_t batches,
+                                               World* world, absl::Duration task_timeout) const {
+  Tally tally(*this);
+  for (int64_t i = 0; i < batches; ++i) {
+    absl::StatusOr<data::Batch> batch = source.Next();
+    if (absl::IsOutOfRange(batch.status())) break;
+    RETURN_IF_ERROR(batch.status());
+    for (const data::TowerBatch& tower : batch->towers()) {
+      if (tower.count > 0) RETURN_IF_ERROR(tally.Add(session, tower, i * source.batch_size() + tower.offset));
+    }
   }
-  std::vector<std::map<int64_t, Numbers>> by_batch(metrics_.size());
-  for (const std::string& bytes : all) RETURN_IF_ERROR(Read(bytes, by_batch));
-  Evaluation evaluation{.examples = dataset.size()};
-  for (size_t i = 0; i < metrics_.size(); ++i) {
-    std::vector<Numbers> batches;
-    for (auto& [batch, numbers] : by_batch[i]) batches.push_back(std::move(numbers));
-    const DatasetMetric& metric = metrics_[i];
-    evaluation.metrics.push_back({metric.name, metric.value(batches), metric.larger_is_better, metric.percent});
-  }
-  return evaluation;
+  return tally.Finish(world, task_timeout);
 }
 
 }  // namespace belfry::trainers

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "framework/base/tensor.h"
 #include "framework/data/augment.h"
+#include "framework/data/batch_source.h"
 #include "framework/data/dataset.h"
 #include "framework/graph/scope.h"
 #include "framework/runtime/session.h"
@@ -59,6 +60,15 @@ struct DatasetMetric {
 // InvalidArgument for other shapes, dtypes and labels.
 absl::StatusOr<DatasetMetric> NamedMetric(absl::string_view name);
 
+// A metric of one of several outputs: {"mse", forecast, "next"}.
+struct OutputMetric {
+  std::string name;             // shown; and of NamedMetric, unless there is a rule
+  Output output;                // [N, ...], float32
+  std::string label = "label";  // field with the labels
+  std::string lengths = {};     // of sequences [N, T, ...]: field int32 [] with their lengths; the rest is left out
+  DatasetMetric rule = {};      // its name does not count
+};
+
 // A model in evaluation mode, on one device, and its metrics.
 class DatasetMetrics {
  public:
@@ -66,11 +76,12 @@ class DatasetMetrics {
   // an error of the graph.
   DatasetMetrics(OpScope scope, absl::Span<const data::Field> fields, const ModelOutputs::Model& model,
                  std::vector<DatasetMetric> metrics, const std::string& label = "label");
+  // Of outputs that the program has made of `batch`, models::Batch(scope, source.fields()). A name that NamedMetric
+  // does not know is an error of the graph, too.
+  DatasetMetrics(OpScope scope, models::Batch batch, std::vector<OutputMetric> metrics);
 
   // The steps that Run runs for a dataset of `examples`.
-  std::vector<PlannedStep> Steps(int64_t examples, int64_t batch_size) const {
-    return model_.Steps(examples, batch_size);
-  }
+  std::vector<PlannedStep> Steps(int64_t examples, int64_t batch_size) const;
 
   // Evaluates the whole dataset, with its images through the policies, in batches of `batch_size`; the last may be
   // smaller. The processes of `world`, if it is not null, deal the batches among them, and all get the same
@@ -79,11 +90,18 @@ class DatasetMetrics {
   absl::StatusOr<Evaluation> Run(Session& session, const data::Dataset& dataset, const data::ImagePolicies& images,
                                  int64_t batch_size, World* world = nullptr,
                                  absl::Duration task_timeout = absl::Minutes(10)) const;
+  // Evaluates the next `batches` batches of any source, such as sequences or a generator, or all before its end if
+  // these are fewer; an epoch has source.batches_per_epoch(). Each process of `world` has its towers' examples. The
+  // rest as above; errors also of the source.
+  absl::StatusOr<Evaluation> Run(Session& session, data::BatchSource& source, int64_t batches, World* world = nullptr,
+                                 absl::Duration task_timeout = absl::Minutes(10)) const;
 
  private:
-  ModelOutputs model_;
-  std::vector<DatasetMetric> metrics_;
-  const std::string label_;
+  class Tally;
+
+  models::Batch batch_;
+  std::vector<OutputMetric> metrics_;  // whose rules are known
+  std::vector<Output> outputs_;        // without repetition
 };
 
 }  // namespace belfry::trainers

@@ -50,13 +50,14 @@ ModelOutputs::ModelOutputs(OpScope scope, absl::Span<const data::Field> fields, 
   if (built.ok()) output_ = *built;
 }
 
-std::vector<PlannedStep> ModelOutputs::Steps(int64_t examples, int64_t batch_size) const {
+std::vector<PlannedStep> EvaluationSteps(const models::Batch& batch, const std::vector<Output>& outputs,
+                                         int64_t examples, int64_t batch_size) {
   std::vector<PlannedStep> steps;
   if (examples >= batch_size) {
-    steps.push_back({.name = "evaluation", .feeds = batch_.FeedSpecs(batch_size), .fetches = {output_}});
+    steps.push_back({.name = "evaluation", .feeds = batch.FeedSpecs(batch_size), .fetches = outputs});
   }
   if (const int64_t last = examples % batch_size; last > 0) {
-    steps.push_back({.name = "evaluation of the last batch", .feeds = batch_.FeedSpecs(last), .fetches = {output_}});
+    steps.push_back({.name = "evaluation of the last batch", .feeds = batch.FeedSpecs(last), .fetches = outputs});
   }
   return steps;
 }

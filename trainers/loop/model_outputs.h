@@ -21,6 +21,11 @@ class World;
 
 namespace belfry::trainers {
 
+// The steps of one pass over `examples`, in batches of `batch_size`, that fetch these outputs: with a full batch, and
+// with the last one if that is smaller.
+std::vector<PlannedStep> EvaluationSteps(const models::Batch& batch, const std::vector<Output>& outputs,
+                                         int64_t examples, int64_t batch_size);
+
 // The part of a graph that computes a model in evaluation mode, on one device, and the runs of it.
 class ModelOutputs {
  public:
@@ -31,8 +36,10 @@ class ModelOutputs {
   // kept by the graph.
   ModelOutputs(OpScope scope, absl::Span<const data::Field> fields, const Model& model);
 
-  // The steps that Run runs for a dataset of `examples`: with a full batch, and with the last one if that is smaller.
-  std::vector<PlannedStep> Steps(int64_t examples, int64_t batch_size) const;
+  // The steps that Run runs for a dataset of `examples`.
+  std::vector<PlannedStep> Steps(int64_t examples, int64_t batch_size) const {
+    return EvaluationSteps(batch_, {output_}, examples, batch_size);
+  }
 
   // The outputs [examples, ...] of the whole dataset, in its order, computed in batches of `batch_size`. The processes
   // of `world`, if it is not null, deal the batches among them, and all get all outputs. Errors: also those of

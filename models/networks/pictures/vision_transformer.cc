@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "models/layers/attention.h"
 #include "models/layers/layers.h"
@@ -13,25 +15,6 @@ namespace {
 constexpr int64_t kPatch = 16, kWidth = 384;
 constexpr int kLayers = 12, kHeads = 6;
 constexpr double kStddev = 0.02, kEpsilon = 1e-6;
-
-Output Block(const Scope& scope, Output x, const PictureNetworkOptions& options) {
-  const Initializer weights = TruncatedNormalInitializer(kStddev);
-  const double dropout = options.dropout < 0 ? 0 : options.dropout;
-  const Output attended = MultiHeadAttention(scope, "attention", LayerNorm(scope, "attention_norm", x, kEpsilon),
-                                             {.heads = kHeads,
-                                              .dropout = dropout,
-                                              .training = options.training,
-                                              .weights = weights,
-                                              .output_weights = weights});
-  x = ops::Add(scope, x, attended);
-  return ops::Add(scope, x,
-                  MlpBlock(scope, "mlp", LayerNorm(scope, "mlp_norm", x, kEpsilon),
-                           {.approximate_gelu = false,
-                            .dropout = dropout,
-                            .training = options.training,
-                            .weights = weights,
-                            .output_weights = weights}));
-}
 
 }  // namespace
 
@@ -51,8 +34,14 @@ Output VisionTransformerS16(OpScope scope, Output images, const PictureNetworkOp
   const Output first = ops::StridedSlice(scope, x, {0, 0}, {ops::kSliceEnd, 1});
   x = ops::Concat(scope, {ops::BroadcastLike(scope, token.used, first), x}, 1);
   x = ops::Add(scope, x, positions.used);
+  const EncoderLayerOptions layer = {.heads = kHeads,
+                                     .norm_first = true,
+                                     .dropout = std::max(options.dropout, 0.0),
+                                     .training = options.training,
+                                     .epsilon = kEpsilon,
+                                     .weights = weights};
   for (int i = 0; i < kLayers && x.valid(); ++i) {
-    x = Block(scope.VariableScope(absl::StrCat("layer", i)), x, options);
+    x = EncoderLayer(scope, absl::StrCat("layer", i), x, layer);
   }
   x = ops::StridedSlice(scope, x, {0, 0}, {ops::kSliceEnd, 1});
   x = LayerNorm(scope, "final_norm", ops::Reshape(scope, x, {ops::Extent::Of(images, 0), kWidth}), kEpsilon);

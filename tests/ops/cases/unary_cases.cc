@@ -69,6 +69,7 @@ std::vector<Row> Rows() {
       {"Floor", &ops::Floor, [](double x) { return std::floor(x); }, -3, 3, false},
       {"Ceil", &ops::Ceil, [](double x) { return std::ceil(x); }, -3, 3, false},
       {"Round", &ops::Round, [](double x) { return std::nearbyint(x); }, -3, 3, false},
+      {"RoundThrough", &ops::RoundThrough, [](double x) { return std::nearbyint(x); }, -3, 3, false},
       {"IsNan", &ops::IsNan, [](double x) { return double(std::isnan(x)); }, -1, 1, false},
       {"IsInf", &ops::IsInf, [](double x) { return double(std::isinf(x)); }, -1, 1, false},
       {"IsFinite", &ops::IsFinite, [](double x) { return double(std::isfinite(x)); }, -1, 1, false},
