@@ -65,7 +65,7 @@ install(FILES trainers/belfry.h models/inference/belfry_inference.h models/infer
 
 # The pages and the examples, as they lie here, so that their links hold.
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/belfry COMPONENT development)
-install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/belfry COMPONENT development)
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/belfry COMPONENT development PATTERN docs/site EXCLUDE)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Belfry)
 install(EXPORT BelfryTargets NAMESPACE Belfry:: DESTINATION ${package_dir} COMPONENT development)

@@ -55,7 +55,7 @@ struct Table {
 
 // Fields follow RFC 4180: quoted with '"' if they contain separators, line ends or quotes (doubled); lines end in LF or
 // CRLF. White space around an unquoted field and a UTF-8 byte order mark are ignored. Errors are InvalidArgument (or
-// those of reading the file) and begin with file:line:column, both counted from 1, the column in bytes: a field of a
+// those of reading the file) and begin with path:line:column, both counted from 1, the column in bytes: a field of a
 // number column that is empty, not a number, NaN, infinite, or too large for its type; an integer that float32 would
 // round; a row with more or fewer fields than the first; an unclosed quote; a missing column; two columns of the same
 // name; no rows; UTF-16, a NUL byte, or lines that end in CR alone, with the command that converts the file.
