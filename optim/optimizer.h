@@ -17,7 +17,7 @@ namespace belfry::optim {
 
 // One update rule with its hyper-parameters. Immutable: slots and counts of updates are variables of the graph, so one
 // optimizer serves any number of towers. Derived classes are in
-// optim/{descent,rmsprop,adam,lars,lamb,muon}.h; clip_weights.h, lookahead.h and parameter_groups.h wrap other
+// optim/{descent,rmsprop,adam,lars,lamb,muon}.h; clip.h (ClipWeights), lookahead.h and parameter_groups.h wrap other
 // optimizers (WrappingOptimizer).
 class Optimizer {
  public:

@@ -83,7 +83,6 @@
 #include "optim/adam.h"
 #include "optim/apply.h"
 #include "optim/clip.h"
-#include "optim/clip_weights.h"
 #include "optim/descent.h"
 #include "optim/global_step.h"
 #include "optim/lamb.h"

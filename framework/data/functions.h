@@ -29,10 +29,10 @@ struct GeneratorOptions {
   int depth = 3;
 };
 
-// FromGenerator({{"x", DType::kFloat32, {2}}, {"y"}}, {.batch_size = 100}, [&](const data::Example& example) {
-//   example.field<float>(0)[0] = ...;
-//   return true;
-// })
+//   FromGenerator({{"x", DType::kFloat32, {2}}, {"y"}}, {.batch_size = 100}, [&](const data::Example& example) {
+//     example.field<float>(0)[0] = ...;
+//     return true;
+//   })
 //
 // Batches of the examples that `generate` makes, in its order. It is called by one thread at a time, not before the
 // first call of Next. The last batch has what it made before it returned false, and then Next is OutOfRange.

@@ -1,8 +1,8 @@
 // How a plan becomes addresses and streams.
 //
 // Invariant: after Bind, every pointer in a BoundInstruction, a KernelContext, a HostCopy or a CollectiveSpec stays
-// valid for the life of the BoundPlan, and every lane can be issued from its first to its last instruction by one
-// thread.
+// valid, unless the program gives other memory (host_memory.h), for the life of the BoundPlan, and every lane can be
+// issued from its first to its last instruction by one thread.
 //
 // Why it holds. Addresses: what is pointed at is an element of a vector that has its final size before anything points
 // at it (kernels, inputs, outputs, the instructions of a lane), is owned by a unique_ptr (streams, events, collectives,
@@ -137,7 +137,8 @@ void Binder::BindAddresses() {
 
 absl::Status Binder::BindHostCopies() {
   const auto bind = [&](Value value, std::vector<HostCopy>& copies) -> absl::Status {
-    HostCopy copy{Address(value), plan_.program.spec(value), nodes_[value.node].device};
+    HostCopy copy{.data = Address(value), .spec = plan_.program.spec(value), .device = nodes_[value.node].device};
+    copy.own = copy.data;
     Device& device = devices_.device(copy.device);
     if (device.asynchronous() && copy.data != nullptr) {
       for (DeviceMemory& staged : copy.staged) {

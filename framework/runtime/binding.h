@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,10 +22,13 @@ class LaneRecheck;  // runtime/recheck/recheck.h
 // A feed or a fetch, and the memory through which it is copied between the host and its device.
 struct HostCopy {
   void* data = nullptr;  // in the memory of `device`
+  void* own = nullptr;   // the same, before the program gave memory of its own
   TensorSpec spec;
   int device = 0;
-  DeviceMemory staged[2];  // asynchronous device: host memory, used by alternate runs
-  DeviceMemory ahead[2];   // large feed: device memory, used by alternate runs
+  DeviceMemory staged[2];        // asynchronous device: host memory, used by alternate runs
+  DeviceMemory ahead[2];         // large feed: device memory, used by alternate runs
+  std::optional<void*> program;  // memory of the program (host_memory.h)
+  bool in_place = false;         // `data` is that
 };
 
 // Consecutive kernels of a lane, all on one stream, that are replayed as one graph.

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "framework/base/status.h"
-#include "framework/runtime/host_copies.h"
+#include "framework/runtime/host/host_copies.h"
 #include "framework/runtime/one_thread.h"
 #include "spdlog/spdlog.h"
 

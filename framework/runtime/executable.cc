@@ -9,7 +9,7 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
-#include "framework/runtime/host_copies.h"
+#include "framework/runtime/host/host_copies.h"
 
 namespace belfry {
 namespace {

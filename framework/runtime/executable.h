@@ -11,6 +11,7 @@
 #include "framework/base/tensor.h"
 #include "framework/runtime/binding.h"
 #include "framework/runtime/capture.h"
+#include "framework/runtime/host/host_memory.h"
 #include "framework/runtime/one_thread.h"
 #include "framework/runtime/recheck/recheck.h"
 #include "framework/runtime/result_observer.h"
@@ -55,8 +56,11 @@ class Executable {
   const Plan& plan() const { return *bound_.plan; }
   // PreparedStep::Position.
   std::string Position() const { return watch_.Positions(); }
-  const TensorSpec& feed(int i) const { return bound_.feeds[i].spec; }
-  const TensorSpec& fetch(int i) const { return bound_.fetches[i].spec; }
+  const HostCopy& feed(int i) const { return bound_.feeds[i]; }
+  const HostCopy& fetch(int i) const { return bound_.fetches[i]; }
+  // host_memory.h. REQUIRES: nothing is in flight.
+  void BindFeed(int i, const void* elements) { belfry::BindFeed(bound_, i, elements, rebinds()); }
+  void BindFetch(int i, void* elements) { belfry::BindFetch(bound_, i, elements, rebinds()); }
   // True if it uses asynchronous devices, so that only one run of the session may use it at a time.
   bool asynchronous() const { return bound_.asynchronous; }
   // True once a run has found that something was computed or kept wrong (SessionOptions::recheck). Thread-safe.
@@ -64,7 +68,8 @@ class Executable {
   // True once runs are replayed, as a whole or in pieces.
   bool replays() const { return capture_.captured() || capture_.in_pieces(); }
 
-  // Runs one step. `run` numbers the session's runs. `feeds` fit feed(i), and are copied before it returns. The first
+  // Runs one step. `run` numbers the session's runs. `feeds` fit feed(i), for those that have no memory
+  // of the program, and are copied before it returns. The first
   // error wins, stops every lane, and names the node, the device and the user's line; afterwards the executable can be
   // run again. If work enqueued by an earlier run failed, returns that error and does not start this run. The error of
   // a step that had begun to update variables says so: variables that it had not reached keep their former values, and
@@ -92,6 +97,8 @@ class Executable {
   absl::Status RunWholeLane(Lane& lane);
   absl::Status RunInstructions(Lane& lane, size_t begin, size_t end);
   absl::Status RunPiece(Lane& lane, const Piece& piece);
+  // What is computed again has addresses of its own.
+  bool rebinds() const { return !bound_.asynchronous && recheck_ == nullptr; }
   bool stopped() const { return failed_.load(std::memory_order_relaxed) || state_.is_cancelled(); }
   absl::Status WhyStopped(const Lane& lane, const BoundInstruction& at) const;
   absl::Status RunOnThreads();
@@ -103,7 +110,7 @@ class Executable {
   void Fail(absl::Status status);
   void Recover();
 
-  const BoundPlan bound_;
+  BoundPlan bound_;
   const std::unique_ptr<Recheck> recheck_;  // null: SessionOptions::recheck is 0
   Watch watch_;
   OneThread one_thread_;

@@ -1,5 +1,9 @@
 #include "framework/runtime/prepared_step.h"
 
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +17,8 @@ namespace belfry {
 PreparedStep::PreparedStep(SessionState& session, std::unique_ptr<Executable> executable, std::vector<Output> feeds,
                            std::vector<Tensor> fetched)
     : session_(session), executable_(std::move(executable)), feeds_(std::move(feeds)), fetched_(std::move(fetched)) {
+  fed_.resize(feeds_.size());
+  std::iota(fed_.begin(), fed_.end(), 0);
   const Plan& plan = executable_->plan();
   exclusive_ = !plan.written.empty() || plan.streams.size() > 1 || executable_->asynchronous();
 }
@@ -31,21 +37,61 @@ bool PreparedStep::replays() const { return executable_->replays(); }
 const Plan& PreparedStep::plan() const { return executable_->plan(); }
 std::string PreparedStep::Position() const { return executable_->Position(); }
 
-absl::Status PreparedStep::Check(absl::Span<const Tensor> feeds) const {
-  if (feeds.size() != feeds_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("The step was prepared for ", feeds_.size(), " feeds, but was given ", feeds.size()));
+namespace {
+
+absl::Status CheckMemory(absl::string_view what, int i, size_t count, DType dtype, size_t elements,
+                         const TensorSpec* spec) {
+  if (spec == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("The step has no ", what, " ", i, ", but ", count, " of them"));
   }
-  for (size_t i = 0; i < feeds.size(); ++i) {
-    const TensorSpec& spec = executable_->feed(static_cast<int>(i));
-    if (feeds[i].bytes() > 0 && feeds[i].raw() == nullptr) {
+  if (dtype == spec->dtype && elements == static_cast<size_t>(spec->shape.elements())) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("Memory of ", elements, " elements ", DTypeName(dtype),
+                                                 " was given for ", what, " ", i, ", which is ", DTypeName(spec->dtype),
+                                                 " ", spec->shape.ToString()));
+}
+
+}  // namespace
+
+absl::Status PreparedStep::BindFeed(int i, DType dtype, size_t elements, const void* data) {
+  const bool there = i >= 0 && static_cast<size_t>(i) < feeds_.size();
+  RETURN_IF_ERROR(CheckMemory("feed", i, feeds_.size(), dtype, elements, there ? &executable_->feed(i).spec : nullptr));
+  RETURN_IF_ERROR(Wait());
+  executable_->BindFeed(i, data);
+  fed_.erase(std::remove(fed_.begin(), fed_.end(), i), fed_.end());
+  return absl::OkStatus();
+}
+
+absl::Status PreparedStep::BindFetch(int i, DType dtype, size_t elements, void* data) {
+  const bool there = i >= 0 && static_cast<size_t>(i) < fetched_.size();
+  RETURN_IF_ERROR(
+      CheckMemory("fetch", i, fetched_.size(), dtype, elements, there ? &executable_->fetch(i).spec : nullptr));
+  RETURN_IF_ERROR(Wait());
+  executable_->BindFetch(i, data);
+  const HostCopy& fetch = executable_->fetch(i);
+  fetched_[i] = fetch.in_place
+                    ? Tensor::Over(std::shared_ptr<std::byte>(std::shared_ptr<void>(), static_cast<std::byte*>(data)),
+                                   fetch.spec.dtype, fetch.spec.shape)
+                    : Tensor(fetch.spec.dtype, fetch.spec.shape);
+  return absl::OkStatus();
+}
+
+absl::Status PreparedStep::Check(absl::Span<const Tensor> feeds) const {
+  if (feeds.size() != fed_.size()) {
+    const std::string bound = fed_.size() < feeds_.size() ? " that are not bound" : "";
+    return absl::InvalidArgumentError(
+        absl::StrCat("The step was prepared for ", fed_.size(), " feeds", bound, ", but was given ", feeds.size()));
+  }
+  for (size_t k = 0; k < feeds.size(); ++k) {
+    const int i = fed_[k];
+    const TensorSpec& spec = executable_->feed(i).spec;
+    if (feeds[k].bytes() > 0 && feeds[k].raw() == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("The value fed for Tensor '", feeds_[i].name(), "' has a shape but no data"));
     }
-    if (feeds[i].dtype() == spec.dtype && feeds[i].shape() == spec.shape) continue;
+    if (feeds[k].dtype() == spec.dtype && feeds[k].shape() == spec.shape) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("Cannot feed value of shape ", feeds[i].shape().ToString(), " and dtype ",
-                     DTypeName(feeds[i].dtype()), " for Tensor '", feeds_[i].name(), "', which has shape ",
+        absl::StrCat("Cannot feed value of shape ", feeds[k].shape().ToString(), " and dtype ",
+                     DTypeName(feeds[k].dtype()), " for Tensor '", feeds_[i].name(), "', which has shape ",
                      spec.shape.ToString(), " and dtype ", DTypeName(spec.dtype), feeds_[i].node->location().Suffix()));
   }
   return absl::OkStatus();

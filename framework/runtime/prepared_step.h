@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -31,9 +32,9 @@ class PreparedStep {
   bool asynchronous() const;
   // True once its runs are replayed, as a whole or in pieces (SessionOptions::replay).
   bool replays() const;
-  // Runs one step. `feeds` are in the order of Prepare's, and are copied before it returns. Errors: a feed of another
-  // shape or dtype than was prepared, an uninitialized variable, whatever the kernels report,
-  // DeadlineExceeded, Cancelled once the session is closed. After an error the step can be run again.
+  // Runs one step. `feeds` are in the order of Prepare's, without those that are bound, and are copied before it
+  // returns. Errors: a feed of another shape or dtype than was prepared, an uninitialized variable, whatever the
+  // kernels report, DeadlineExceeded, Cancelled once the session is closed. After an error the step can be run again.
   //
   // A step that uses only GPUs returns once it is enqueued, with at most one earlier run in flight; its later errors
   // are reported by Wait or by the next Run.
@@ -44,6 +45,22 @@ class PreparedStep {
   // Waits until the last Run is done, and reports errors that occurred after it returned; DeadlineExceeded once the
   // deadline of that step has passed.
   absl::Status Wait();
+  // Lets the step read feed `i`, in each run from now on, from memory of the program instead of a tensor: `feeds` of
+  // Run are then those that are not bound. On a CPU it is read where it lies, without a copy, if its address is a
+  // multiple of kAlignment (framework/base/alignment.h) and no op of the step works in place on the feed; otherwise
+  // each run copies it. The memory must outlive the step, or be there until another is bound. InvalidArgument: another
+  // dtype or number of elements than was prepared. Waits for the last run; not thread-safe.
+  template <class T>
+  absl::Status Bind(int i, absl::Span<const T> elements) {
+    return BindFeed(i, kDTypeOf<T>, elements.size(), elements.data());
+  }
+  // Lets the step write fetch `i` to memory of the program, from the next run on: on a CPU without a copy, under the
+  // same conditions, unless the fetch is a variable, a constant, a feed or made in place of one, or a part of another
+  // tensor. fetched(i) is the same. Otherwise as Bind.
+  template <class T>
+  absl::Status BindResult(int i, absl::Span<T> elements) {
+    return BindFetch(i, kDTypeOf<T>, elements.size(), elements.data());
+  }
   // Fetch `i` of the last successful Run, for which it waits; overwritten by the next. Clone() it to keep it.
   const Tensor& fetched(int i);
   const Plan& plan() const;
@@ -55,6 +72,8 @@ class PreparedStep {
   friend class Session;
   PreparedStep(SessionState& session, std::unique_ptr<Executable> executable, std::vector<Output> feeds,
                std::vector<Tensor> fetched);
+  absl::Status BindFeed(int i, DType dtype, size_t elements, const void* data);
+  absl::Status BindFetch(int i, DType dtype, size_t elements, void* data);
   absl::Status Check(absl::Span<const Tensor> feeds) const;
   absl::Status RunFed(absl::Span<const Tensor> feeds, StepTrace* trace);
   absl::Status CheckInitialized();
@@ -64,6 +83,7 @@ class PreparedStep {
   SessionState& session_;
   std::unique_ptr<Executable> executable_;
   const std::vector<Output> feeds_;
+  std::vector<int> fed_;  // those that are not bound
   std::vector<Tensor> fetched_;
   std::vector<std::pair<const Node*, VariableStorage*>> reads_, writes_;  // by variable
   bool exclusive_ = false;    // it writes variables, or needs the device threads or the session's streams

@@ -9,7 +9,7 @@
 #include "ops/builtin_ops.h"
 #include "optim/adam.h"
 #include "optim/apply.h"
-#include "optim/clip_weights.h"
+#include "optim/clip.h"
 #include "optim/descent.h"
 #include "optim/lars.h"
 #include "tests/main/testing.h"

@@ -13,7 +13,8 @@ namespace belfry {
 // Each feed and fetch of an asynchronous device has two staging places, which successful runs use in turn: the copies
 // of one run may be in flight while the host fills in the feeds of the next.
 
-// Copies the caller's tensors to the staging places of the run, or to CPU devices.
+// Copies the caller's tensors, which are the feeds that have no memory of the program, to the staging places of the
+// run, or to CPU devices.
 void StageFeeds(const BoundPlan& bound, const RunState& state, absl::Span<const Tensor> feeds);
 // Enqueues the copies from the staging places to the lane's device. Large feeds are copied by a stream of their own,
 // beside the work of the previous run.

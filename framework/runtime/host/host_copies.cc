@@ -1,4 +1,4 @@
-#include "framework/runtime/host_copies.h"
+#include "framework/runtime/host/host_copies.h"
 
 #include <cstring>
 
@@ -14,11 +14,12 @@ bool Belongs(const HostCopy& copy, const Lane& lane) {
 }  // namespace
 
 void StageFeeds(const BoundPlan& bound, const RunState& state, absl::Span<const Tensor> feeds) {
-  for (size_t i = 0; i < feeds.size(); ++i) {
-    const HostCopy& feed = bound.feeds[i];
+  size_t next = 0;
+  for (const HostCopy& feed : bound.feeds) {
+    const void* const from = feed.program.has_value() ? *feed.program : feeds[next++].raw();
     const bool staged = bound.devices.device(feed.device).asynchronous();
     void* const to = staged ? feed.staged[state.place].data() : feed.data;
-    if (to != nullptr && feeds[i].bytes() > 0) std::memcpy(to, feeds[i].raw(), feeds[i].bytes());
+    if (to != nullptr && to != from && feed.spec.bytes() > 0) std::memcpy(to, from, feed.spec.bytes());
   }
 }
 
@@ -59,7 +60,9 @@ void ReadFetches(const BoundPlan& bound, int place, std::vector<Tensor>& fetches
     const HostCopy& fetch = bound.fetches[i];
     const bool staged = bound.devices.device(fetch.device).asynchronous();
     const void* const from = staged ? fetch.staged[place].data() : fetch.data;
-    if (fetches[i].bytes() > 0) std::memcpy(fetches[i].raw(), from, fetches[i].bytes());
+    const size_t bytes = fetches[i].bytes();
+    if (bytes > 0 && fetches[i].raw() != from) std::memcpy(fetches[i].raw(), from, bytes);
+    if (bytes > 0 && fetch.program.has_value() && *fetch.program != from) std::memcpy(*fetch.program, from, bytes);
   }
 }
 

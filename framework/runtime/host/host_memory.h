@@ -1,0 +1,16 @@
+// Feeds and fetches in memory of the program.
+#pragma once
+
+#include "framework/runtime/binding.h"
+
+namespace belfry {
+
+// Lets the step read feed `feed` at `elements`, or else copies them from there at each run: on devices with memory of
+// their own, where an op works in place on the feed, and where they are not aligned to kAlignment. `rebinds`: whether
+// addresses of the plan may change. No run may be under way.
+void BindFeed(BoundPlan& bound, int feed, const void* elements, bool rebinds);
+// Lets the step write fetch `fetch` to `elements`, or else copies it there when it is read: besides the cases above,
+// that of a fetch that is a variable, a constant, a feed, a part of another tensor, or of a collective's.
+void BindFetch(BoundPlan& bound, int fetch, void* elements, bool rebinds);
+
+}  // namespace belfry
