@@ -35,7 +35,7 @@ struct ByRegisters {
   using Type = T;
   static constexpr bool kTakesEmptySums = true;
   static bool Runs() { return true; }
-  static std::vector<int> Threads() { return {2, 3, 5}; }
+  static std::vector<int> Threads() { return {2, 5}; }
   static BlockedProduct<T> Make(const Sizes& s, bool transpose_a, bool transpose_b) {
     return BlockedProduct<T>(s.m, s.n, s.k, transpose_a, transpose_b);
   }
@@ -118,17 +118,17 @@ std::vector<T> Draw(int64_t n) {
 TYPED_TEST(PackedProduct, IsTheSumWithTheSameBitsForAnyNumberOfThreads) {
   if (!TypeParam::Runs()) GTEST_SKIP() << "this processor has no tiles";
   using T = typename TypeParam::Type;
+  int cases = 0;
   for (const Sizes& s : kSizes) {
     if (s.k == 0 && !TypeParam::kTakesEmptySums) continue;
+    ++cases;
     for (const int layout : {0, 1, 2, 3}) {
-      for (const bool bias : {false, true}) {
-        const bool transpose_a = layout % 2 != 0, transpose_b = layout > 1;
-        SCOPED_TRACE(std::to_string(s.m) + " x " + std::to_string(s.k) + " x " + std::to_string(s.n) +
-                     (transpose_a ? ", a transposed" : "") + (transpose_b ? ", b transposed" : "") +
-                     (bias ? ", bias" : ""));
-        ExpectProduct<TypeParam>(s, transpose_a, transpose_b,
-                                 {Draw<T>(s.m * s.k), Draw<T>(s.k * s.n), Draw<T>(bias ? s.n : 0)});
-      }
+      const bool transpose_a = layout % 2 != 0, transpose_b = layout > 1, bias = ++cases % 2 != 0;
+      SCOPED_TRACE(std::to_string(s.m) + " x " + std::to_string(s.k) + " x " + std::to_string(s.n) +
+                   (transpose_a ? ", a transposed" : "") + (transpose_b ? ", b transposed" : "") +
+                   (bias ? ", bias" : ""));
+      ExpectProduct<TypeParam>(s, transpose_a, transpose_b,
+                               {Draw<T>(s.m * s.k), Draw<T>(s.k * s.n), Draw<T>(bias ? s.n : 0)});
     }
   }
 }
