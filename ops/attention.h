@@ -26,8 +26,8 @@ struct AttentionOptions {
 // Computed in blocks (Dao et al., "FlashAttention", 2022), so its memory grows with T + S and not with their product,
 // forward and backward. A query that sees no key, or only scores of -infinity, gives 0 and receives no gradient. An
 // infinite or NaN number of v may reach queries that do not see it, and one of k their gradients; not the results,
-// however, where a mask whose axis T has the extent 1 hides the key, as behind the end of a cache. Differentiable once,
-// with respect to q, k and v.
+// however, where a mask whose axis T has the extent 1 hides the key, as behind the end of a cache. Differentiable with
+// respect to q, k and v; a second derivative keeps all scores in memory.
 Output Attention(OpScope scope, Output q, Output k, Output v, const AttentionOptions& options = {});
 
 // The same of one tensor qkv [N, T, H + 2 G, D] with the heads of q, k and v in this order, and G = kv_heads. It reads

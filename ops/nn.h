@@ -52,7 +52,7 @@ struct SparseCrossEntropyOptions {
 // The loss of each example: logits [..., classes] and labels [...] (int32 or int64, in [0, classes) or to be ignored)
 // give loss [...] in the logits' dtype, or in float32 if they have 16 bits: they are read, and their gradient is
 // written, in 16 bits, and all between is computed in float32. Any other label fails the step with an error that names
-// the row; on a GPU it makes the row's loss and gradient NaN. Differentiable once, with respect to the logits.
+// the row; on a GPU it makes the row's loss and gradient NaN. Differentiable with respect to the logits.
 Output SparseSoftmaxCrossEntropy(OpScope scope, Output logits, Output labels,
                                  const SparseCrossEntropyOptions& options = {});
 // The same with labels [..., classes] that are probabilities, in the logits' dtype.

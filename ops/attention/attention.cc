@@ -10,6 +10,7 @@
 #include "ops/attention/attention_ops.h"
 #include "ops/attention/problem_impl.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/math.h"
 
 namespace belfry::ops {
 namespace attention {
@@ -124,6 +125,40 @@ std::vector<Output> AttentionGradient(const Scope& scope, const Node& node, absl
   return gradients;
 }
 
+// The same with all scores in memory. Heads of queries are in groups g of r that read one head of keys.
+template <bool packed>
+Differentiable ForwardOfOps(const Scope& scope, const Node& node, absl::Span<const Output> inputs) {
+  constexpr size_t kDy = packed ? 3 : 5;
+  const Attrs& attrs = node.attrs();
+  std::vector<Output> xs(inputs.begin(), inputs.begin() + kDy - 2), parts = xs;
+  if (packed) parts = Split(scope, xs[0], 2, {-1, attrs.Int("kv_heads"), attrs.Int("kv_heads")});
+  if (parts.size() != 3) return {};
+  Output q = parts[0], k = parts[1], v = parts[2];
+  const Extent n = Extent::Of(q, 0), t = Extent::Of(q, 1), d = Extent::Of(q, 3), s = Extent::Of(k, 1);
+  const Extent h = Extent::Of(q, 2), g = Extent::Of(k, 2);
+  const double factor = attrs.Float("scale");
+  // The sum of ones is D, which may be unknown.
+  q = factor > 0 ? Scale(scope, q, factor) : Mul(scope, q, Rsqrt(scope, Sum(scope, OnesLike(scope, q), 3, true)));
+  Output scores = Einsum(scope, "ntgrd,nsgd->ngrts", {Reshape(scope, q, {n, t, g, -1, d}), k});
+  scores = Reshape(scope, scores, {n, h, t, s});
+  if (inputs.size() > kDy + 1) scores = Add(scope, scores, StopGradient(scope, inputs[kDy + 1]));
+  const double lowest = -std::numeric_limits<double>::infinity();
+  Output hidden = Equal(scope, scores, lowest);
+  if (attrs.Bool("causal")) {
+    const auto behind = [&](int axis) {  // positions after this one
+      return Cumsum(scope, OnesLike(scope, scores), axis, {.exclusive = true, .reverse = true});
+    };
+    hidden = LogicalOr(scope, hidden, Less(scope, behind(3), behind(2)));
+  }
+  const Output top = StopGradient(scope, Max(scope, Select(scope, hidden, lowest, scores), 3, /*keep_dims=*/true));
+  const Output below = Select(scope, hidden, 0, Sub(scope, scores, top));
+  const Output powers = Select(scope, hidden, 0, Exp(scope, below));
+  const Output sum = Sum(scope, powers, 3, /*keep_dims=*/true);  // 0 where a query sees no key
+  const Output weights = Div(scope, powers, Select(scope, Equal(scope, sum, 0), 1, sum));
+  const Output y = Einsum(scope, "ngrts,nsgd->ntgrd", {Reshape(scope, weights, {n, g, -1, t, s}), v});
+  return {{ReshapeLike(scope, y, q)}, std::move(xs), {inputs[kDy]}};
+}
+
 // The two products of scores and values, and in the gradient the scores again and four more.
 template <bool packed, int mask_at, int products>
 double AttentionFlops(const KernelSpec& of) {
@@ -203,7 +238,7 @@ void RegisterBackward(OpRegistry& registry, const Form& form) {
                     .attrs = form.attrs,
                     .shape = AttentionGradShape<kInputs>,
                     .flops = AttentionFlops<packed, kInputs + 3, 5>,
-                    .gradient = NoSecondDerivative(),
+                    .gradient = GradientOfGradient(ForwardOfOps<packed>),
                     .kernels = Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
                       return [](const KernelSpec& spec) {
                         return attention::MakeBackward<typename decltype(tag)::type>(spec, packed);

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "framework/graph/gradients.h"
+
 namespace belfry::ops {
 
 absl::StatusOr<std::vector<Shape>> SameAsFirst(const ShapeArgs& args) { return std::vector<Shape>{args.inputs[0]}; }
@@ -43,6 +45,41 @@ GradientFunction GradientOfSlope(std::string op, std::vector<std::string> attrs,
       of_v = scope.Add("Mul", {scope.Add("Mul", {dys[0], dy}), curvature(scope, node, v)});
     }
     return {scope.Add(op, {dys[0], v}, std::move(passed)), of_v};
+  };
+}
+
+GradientFunction GradientOfGradient(Forward forward) {
+  return [forward = std::move(forward)](const Scope& scope, const Node& node, absl::Span<const Output> dys) {
+    const auto cast = [&](const Output& x, DType dtype) {
+      return x.dtype() == dtype ? x : scope.Add("Cast", {x}, {{"DstT", dtype}});
+    };
+    std::vector<Output> result(node.inputs().size()), xs, inputs;
+    std::vector<size_t> at;  // of the xs among the inputs
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      inputs.push_back(node.inputs()[i]);
+      if (!IsFloating(inputs.back().dtype())) continue;
+      // An input may be computed from another one; the derivative leaves that path to the inputs' own rules.
+      xs.push_back(scope.Add("Identity", {inputs.back()}));
+      at.push_back(i);
+      inputs.back() = SizeOf(xs.back().dtype()) == 2 ? cast(xs.back(), DType::kFloat32) : xs.back();
+    }
+    const Differentiable made = forward(scope, node, inputs);
+    if (!scope.status().ok()) return result;
+    const auto derive = [&](absl::Span<const Output> of, absl::Span<const Output> by, std::vector<Output> slopes) {
+      absl::StatusOr<std::vector<Output>> gradients = Gradients(scope, of, by, {.grad_ys = std::move(slopes)});
+      if (!gradients.ok()) scope.Fail(gradients.status());
+      return gradients.ok() ? *std::move(gradients) : std::vector<Output>(by.size());
+    };
+    std::vector<Output> firsts, slopes;
+    const std::vector<Output> all = derive(made.ys, made.xs, made.dys);
+    for (size_t i = 0; i < dys.size(); ++i) {
+      if (!dys[i].valid() || !all[i].valid()) continue;
+      firsts.push_back(all[i]);
+      slopes.push_back(cast(dys[i], all[i].dtype()));
+    }
+    const std::vector<Output> seconds = derive(firsts, xs, slopes);
+    for (size_t i = 0; i < at.size(); ++i) result[at[i]] = seconds[i];
+    return result;
   };
 }
 

@@ -78,6 +78,17 @@ GradientFunction NoSecondDerivative();
 using Curvature = std::function<Output(const Scope& scope, const Node& node, Output v)>;
 GradientFunction GradientOfSlope(std::string op, std::vector<std::string> attrs, Curvature curvature);
 
+// Tensors ys, computed by ops that have derivatives, and gradients dys with respect to them. Results of a gradient op
+// are the gradients with respect to the xs, in this order.
+struct Differentiable {
+  std::vector<Output> ys, xs, dys;
+};
+// The gradient rule of a gradient op: the op's results are derived again from what `forward` makes of its inputs, and
+// differentiated with respect to these. `inputs` are the node's, with those of 16 bits cast to float32. An input from
+// which ys and dys are not computed gets no gradient.
+using Forward = std::function<Differentiable(const Scope& scope, const Node& node, absl::Span<const Output> inputs)>;
+GradientFunction GradientOfGradient(Forward forward);
+
 // The gradient rule of y = f(x, ...) whose gradient is the op `gradient` applied to (dy, y) if from_output, otherwise
 // to (dy, x), with the forward op's attributes `attrs`.
 GradientFunction GradientFrom(std::string gradient, bool from_output, std::vector<std::string> attrs = {});

@@ -357,6 +357,17 @@ std::vector<Output> BatchNormGradient(const Scope& scope, const Node& node, absl
   return gradients;
 }
 
+Differentiable BatchNormForward(const Scope& scope, const Node& node, absl::Span<const Output> inputs) {
+  const Output x = inputs[batch_norm_grad::kX], scale = inputs[batch_norm_grad::kScale];
+  const Output offset = ZerosLike(scope, scale), mean = inputs[batch_norm_grad::kMean];
+  const double epsilon = node.attrs().Float("epsilon");
+  const Output z =
+      node.attrs().Bool("fixed_statistics")
+          ? Mul(scope, Sub(scope, x, mean), Rsqrt(scope, Add(scope, inputs[batch_norm_grad::kVariance], epsilon)))
+          : Normalized(scope, x, AllButLast(x), epsilon);
+  return {{Add(scope, Mul(scope, z, scale), offset)}, {x, scale, offset}, {inputs[batch_norm_grad::kDy]}};
+}
+
 std::vector<TypeVar> NormTypes() { return {{"T", kFloatTypes}, {"U", kWideFloatTypes}}; }
 AttrDef EpsilonAttr() { return {"epsilon", 1e-3}; }
 
@@ -454,7 +465,7 @@ void RegisterBatchNormGradients(OpRegistry& registry) {
                     .types = NormTypes(),
                     .attrs = {EpsilonAttr(), {"fixed_statistics", false}},
                     .shape = NormGradShape,
-                    .gradient = NoSecondDerivative(),
+                    .gradient = GradientOfGradient(BatchNormForward),
                     .in_place = {{1, 0}},
                     .kernels = Kernels<float, double, Half, BFloat16>(
                         "CPU", [](auto tag) { return &MakeGrad<Then::kNothing, typename decltype(tag)::type>; })};

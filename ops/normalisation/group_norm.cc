@@ -1,4 +1,6 @@
+#include "ops/array.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/normalisation/group_norm_impl.h"
 #include "ops/normalisation/normalisation_ops.h"
@@ -97,6 +99,14 @@ std::vector<Output> GroupNormGradient(const Scope& scope, const Node& node, absl
   return gradients;
 }
 
+Differentiable GroupNormForward(const Scope& scope, const Node& node, absl::Span<const Output> inputs) {
+  const Output x = inputs[0], scale = inputs[1], offset = ZerosLike(scope, scale);
+  const int64_t groups = node.attrs().Int("groups");
+  const Output grouped = Reshape(scope, x, {Extent::Of(x, 0), -1, groups, Extent::Of(x, -1) / groups});
+  const Output z = ReshapeLike(scope, Normalized(scope, grouped, {1, 3}, node.attrs().Float("epsilon")), x);
+  return {{Add(scope, Mul(scope, z, scale), offset)}, {x, scale, offset}, {inputs[2]}};
+}
+
 std::vector<AttrDef> GroupNormAttrs() { return {{"groups", int64_t{1}, true}, {"epsilon", 1e-5}}; }
 
 }  // namespace
@@ -125,7 +135,7 @@ void RegisterGroupNormGradients(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = GroupNormAttrs(),
                 .shape = GroupNormGradShape,
-                .gradient = NoSecondDerivative(),
+                .gradient = GradientOfGradient(GroupNormForward),
                 .in_place = {{0, 0}, {2, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeGroupNormGrad<typename decltype(tag)::type>; })});

@@ -1,4 +1,6 @@
+#include "ops/array.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/normalisation/normalisation_ops.h"
 #include "ops/normalisation/row_norm_impl.h"
@@ -69,7 +71,25 @@ std::vector<Output> LayerNormGradient(const Scope& scope, const Node& node, absl
   return gradients;
 }
 
+Differentiable LayerNormForward(const Scope& scope, const Node& node, absl::Span<const Output> inputs) {
+  const Output x = inputs[0], scale = inputs[1], offset = ZerosLike(scope, scale);
+  const Output z = Normalized(scope, x, TrailingAxes(scale), node.attrs().Float("epsilon"));
+  return {{Add(scope, Mul(scope, z, scale), offset)}, {x, scale, offset}, {inputs[2]}};
+}
+
 }  // namespace
+
+Axes TrailingAxes(const Output& scale) {
+  std::vector<int64_t> axes;
+  for (int axis = -scale.shape().rank(); axis < 0; ++axis) axes.push_back(axis);
+  return axes;
+}
+
+Output Normalized(const Scope& scope, Output x, const Axes& axes, double epsilon, bool centred) {
+  if (centred) x = Sub(scope, x, Mean(scope, x, axes, /*keep_dims=*/true));
+  const Output variance = Mean(scope, Square(scope, x), axes, /*keep_dims=*/true);
+  return Mul(scope, x, Rsqrt(scope, Add(scope, variance, epsilon)));
+}
 
 absl::StatusOr<Shape> TrailingNormShape(const Shape& x, const Shape& scale, absl::string_view names) {
   bool fits = scale.rank() >= 1 && scale.rank() <= x.rank();
@@ -108,7 +128,7 @@ void RegisterLayerNormGradients(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = {{"epsilon", 1e-5}},
                 .shape = LayerNormGradShape,
-                .gradient = NoSecondDerivative(),
+                .gradient = GradientOfGradient(LayerNormForward),
                 .in_place = {{0, 0}, {2, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeLayerNormGrad<typename decltype(tag)::type>; })});

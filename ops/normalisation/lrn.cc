@@ -1,5 +1,7 @@
 #include "ops/activation/functors.h"
+#include "ops/array.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/normalisation/normalisation_ops.h"
 #include "ops/simd/math_impl.h"
@@ -176,6 +178,17 @@ absl::StatusOr<std::vector<Shape>> LrnShape(const ShapeArgs& args) {
 
 std::vector<AttrDef> LrnAttrs() { return {{"depth_radius", int64_t{5}}, {"bias", 1.0}, {"alpha", 1.0}, {"beta", 0.5}}; }
 
+// The sums over the channels within the radius are a convolution with ones along the channels.
+Differentiable LrnForward(const Scope& scope, const Node& node, absl::Span<const Output> inputs) {
+  const Output x = inputs[lrn_grad::kX];
+  const Attrs& attrs = node.attrs();
+  const Output rows = Reshape(scope, Square(scope, x), {-1, Extent::Of(x, -1), 1});
+  const Output ones = Fill(scope, {2 * attrs.Int("depth_radius") + 1, 1, 1}, 1, x.dtype());
+  const Output sums = ReshapeLike(scope, Conv1D(scope, rows, ones), x);
+  const Output base = Add(scope, Scale(scope, sums, attrs.Float("alpha")), attrs.Float("bias"));
+  return {{Mul(scope, x, Pow(scope, base, -attrs.Float("beta")))}, {x}, {inputs[lrn_grad::kDy]}};
+}
+
 }  // namespace
 
 Output LocalResponseNormalization(OpScope scope, Output x, const LrnOptions& options) {
@@ -208,7 +221,7 @@ void RegisterLrnGradients(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = attrs,
                 .shape = LrnShape,
-                .gradient = NoSecondDerivative(),
+                .gradient = GradientOfGradient(LrnForward),
                 .in_place = {{0, 0}, {1, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeLrnGrad<typename decltype(tag)::type>; })});

@@ -1,5 +1,6 @@
 #include "ops/normalisation/moments_impl.h"
 
+#include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/normalisation/normalisation_ops.h"
 
@@ -57,7 +58,20 @@ std::vector<Output> MomentsGradient(const Scope& scope, const Node& node, absl::
   return {scope.Add("ChannelMomentsGrad", {node.input(0), node.output(0), slope(0), slope(1)})};
 }
 
+Differentiable MomentsForward(const Scope& scope, const Node& /*node*/, absl::Span<const Output> inputs) {
+  const Output x = inputs[0];
+  const Axes axes = AllButLast(x);
+  const Output mean = Mean(scope, x, axes), variance = Mean(scope, SquaredDifference(scope, x, mean), axes);
+  return {{mean, variance}, {x}, {inputs[2], inputs[3]}};
+}
+
 }  // namespace
+
+Axes AllButLast(const Output& x) {
+  std::vector<int64_t> axes;
+  for (int axis = 0; axis < x.shape().rank() - 1; ++axis) axes.push_back(axis);
+  return axes;
+}
 
 ChannelMomentsOutputs ChannelMoments(OpScope scope, Output x) {
   const std::vector<Output> outputs = scope.AddAll("ChannelMoments", {x}, {{"U", WideDType(x.dtype())}});
@@ -80,7 +94,7 @@ void RegisterMoments(OpRegistry& registry) {
                 .outputs = {{"dx"}},
                 .types = types,
                 .shape = SameAsFirst,
-                .gradient = NoSecondDerivative(),
+                .gradient = GradientOfGradient(MomentsForward),
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; })});

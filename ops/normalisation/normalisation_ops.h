@@ -3,6 +3,7 @@
 
 #include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
+#include "ops/math.h"
 
 namespace belfry::ops {
 
@@ -57,6 +58,14 @@ absl::Status MaskLrnGradients(Program& program, const RewriteContext& context);
 // The rewrite "residual_norms" (rewrites/residual_norms.cc), for GPUs. Makes one node of an addition and the layer norm
 // or RMS norm of the sum, which others may read too, and of such a norm's gradient and an addition to it.
 absl::Status FuseResidualNorms(Program& program, const RewriteContext& context);
+
+// All axes of x but that of the channels. In moments.cc.
+Axes AllButLast(const Output& x);
+// The axes that a scale of the trailing ones has. In layer_norm.cc.
+Axes TrailingAxes(const Output& scale);
+// (x - mean) / sqrt(variance + epsilon) over `axes`, or x / sqrt(mean(x^2) + epsilon), of ops that have derivatives:
+// for second derivatives. In layer_norm.cc.
+Output Normalized(const Scope& scope, Output x, const Axes& axes, double epsilon, bool centred = true);
 
 // CPU kernels of the norms and their gradients, for ops that compute one and a sum.
 template <class T>

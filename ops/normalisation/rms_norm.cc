@@ -1,4 +1,5 @@
 #include "ops/common/op_rules_impl.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/normalisation/normalisation_ops.h"
 #include "ops/normalisation/row_norm_impl.h"
@@ -68,6 +69,12 @@ std::vector<Output> RmsNormGradient(const Scope& scope, const Node& node, absl::
   return gradients;
 }
 
+Differentiable RmsNormForward(const Scope& scope, const Node& node, absl::Span<const Output> inputs) {
+  const Output x = inputs[0], scale = inputs[1];
+  const Output z = Normalized(scope, x, TrailingAxes(scale), node.attrs().Float("epsilon"), /*centred=*/false);
+  return {{Mul(scope, z, scale)}, {x, scale}, {inputs[2]}};
+}
+
 }  // namespace
 
 Output RmsNorm(OpScope scope, Output x, Output scale, double epsilon) {
@@ -94,7 +101,7 @@ void RegisterRmsNormGradients(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = {{"epsilon", 1e-6}},
                 .shape = RmsNormGradShape,
-                .gradient = NoSecondDerivative(),
+                .gradient = GradientOfGradient(RmsNormForward),
                 .in_place = {{0, 0}, {2, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeRmsNormGrad<typename decltype(tag)::type>; })});

@@ -351,6 +351,23 @@ namespace {
 // Pooling hardly multiplies, so it stays in bfloat16 even where bfloat16 products are slow.
 bool ComputesBFloat16(const KernelSpec&) { return onednn::HasBFloat16(); }
 
+// dx is linear in dy, whose gradient is that of dx at the winners.
+std::vector<Output> MaxPoolSecondGradient(const Scope& scope, const Node& node, absl::Span<const Output> ddx) {
+  const Output winners = Cast(scope, node.input(1), DType::kInt64);
+  const absl::StatusOr<Window> window = PoolWindow(node.attrs(), node.input(0).shape());
+  if (node.attrs().String("padding") == "SAME" &&
+      (window->h.out == Shape::kUnknown || window->w.out == Shape::kUnknown)) {
+    return NoGradient("the second derivative needs a known height and width for SAME padding")(scope, node, ddx);
+  }
+  const auto position = [&](int axis) { return Cumsum(scope, OnesLike(scope, winners), axis, {.exclusive = true}); };
+  const auto inside = [&](const WindowAxis& axis, int at, Output tap) {
+    return Add(scope, Sub(scope, Mul(scope, position(at), axis.stride), axis.pad_low), tap);
+  };
+  const Output row = inside(window->h, 1, FloorDiv(scope, winners, window->w.window));
+  const Output column = inside(window->w, 2, FloorMod(scope, winners, window->w.window));
+  return {Output(), Output(), GatherND(scope, ddx[0], Stack(scope, {position(0), row, column, position(3)}, -1))};
+}
+
 }  // namespace
 
 void RegisterPool(OpRegistry& registry) {
@@ -390,7 +407,7 @@ void RegisterPoolGradients(OpRegistry& registry) {
                          .types = {{"T", kFloatTypes}, {"W", kWinnerTypes}},
                          .attrs = PoolAttrDefs(),
                          .shape = PoolGradShape,
-                         .gradient = NoSecondDerivative(),
+                         .gradient = MaxPoolSecondGradient,
                          .kernels = Kernels<float, double, BFloat16>(
                              "CPU", [](auto tag) { return &MakeMaxPoolGrad<typename decltype(tag)::type>; })},
                         ComputesBFloat16));
