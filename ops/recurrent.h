@@ -10,7 +10,7 @@
 // numbers. A length outside [0, T] fails the step on a CPU; on a GPU it counts as the nearer of both.
 //
 // The projection of x is one product of all steps. The rest is one op, which keeps the gates for the gradient, in place
-// of the projection where nothing else reads it. Both ops are differentiable once.
+// of the projection where nothing else reads it. A second derivative unrolls them, for a known T.
 #pragma once
 
 #include "framework/graph/scope.h"

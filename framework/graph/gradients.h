@@ -19,8 +19,8 @@ struct GradientOptions {
 // for an x from which no y can be reached. Gradients of a tensor with several uses are summed by AddN. Each gradient
 // node is colocated with its forward node and named "gradients/<forward node>_grad/...".
 //
-// Gradients of gradients work for all ops but LSTM and GRU. The rules are made of ops, which keep what they compute:
-// those of attention have all scores in memory, [N, H, T, S].
+// Gradients of gradients work, too. Their rules are made of ops, so those of attention have all scores [N, H, T, S] in
+// memory, and those of LSTM and GRU a node for each operation of a step, of which the number must be known.
 //
 // Errors: an op on a path has no gradient (its OpDef neither defines one nor sets not_differentiable), or an op that is
 // not differentiable cuts every path from the ys to an x (the message names the op and the path from the loss); a

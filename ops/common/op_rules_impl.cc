@@ -30,10 +30,6 @@ GradientFunction NoGradient(std::string why) {
   };
 }
 
-GradientFunction NoSecondDerivative() {
-  return NoGradient("it is itself a gradient, and second derivatives are not supported");
-}
-
 GradientFunction GradientOfSlope(std::string op, std::vector<std::string> attrs, Curvature curvature) {
   return [op = std::move(op), attrs = std::move(attrs), curvature = std::move(curvature)](
              const Scope& scope, const Node& node, absl::Span<const Output> dys) -> std::vector<Output> {
@@ -48,22 +44,24 @@ GradientFunction GradientOfSlope(std::string op, std::vector<std::string> attrs,
   };
 }
 
-GradientFunction GradientOfGradient(Forward forward) {
-  return [forward = std::move(forward)](const Scope& scope, const Node& node, absl::Span<const Output> dys) {
+GradientFunction GradientOfGradient(Forward forward, Sources sources) {
+  return [forward = std::move(forward), sources = std::move(sources)](const Scope& scope, const Node& node,
+                                                                      absl::Span<const Output> dys) {
     const auto cast = [&](const Output& x, DType dtype) {
       return x.dtype() == dtype ? x : scope.Add("Cast", {x}, {{"DstT", dtype}});
     };
-    std::vector<Output> result(node.inputs().size()), xs, inputs;
+    std::vector<Output> inputs(node.inputs().begin(), node.inputs().end());
+    if (sources != nullptr) inputs = sources(scope, node);
+    std::vector<Output> result(inputs.size()), xs;
     std::vector<size_t> at;  // of the xs among the inputs
-    for (size_t i = 0; i < node.inputs().size(); ++i) {
-      inputs.push_back(node.inputs()[i]);
-      if (!IsFloating(inputs.back().dtype())) continue;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!IsFloating(inputs[i].dtype())) continue;
       // An input may be computed from another one; the derivative leaves that path to the inputs' own rules.
-      xs.push_back(scope.Add("Identity", {inputs.back()}));
+      xs.push_back(scope.Add("Identity", {inputs[i]}));
       at.push_back(i);
-      inputs.back() = SizeOf(xs.back().dtype()) == 2 ? cast(xs.back(), DType::kFloat32) : xs.back();
+      inputs[i] = SizeOf(xs.back().dtype()) == 2 ? cast(xs.back(), DType::kFloat32) : xs.back();
     }
-    const Differentiable made = forward(scope, node, inputs);
+    const Differentiable made = scope.status().ok() ? forward(scope, node, inputs) : Differentiable();
     if (!scope.status().ok()) return result;
     const auto derive = [&](absl::Span<const Output> of, absl::Span<const Output> by, std::vector<Output> slopes) {
       absl::StatusOr<std::vector<Output>> gradients = Gradients(scope, of, by, {.grad_ys = std::move(slopes)});
@@ -79,6 +77,7 @@ GradientFunction GradientOfGradient(Forward forward) {
     }
     const std::vector<Output> seconds = derive(firsts, xs, slopes);
     for (size_t i = 0; i < at.size(); ++i) result[at[i]] = seconds[i];
+    result.resize(node.inputs().size());
     return result;
   };
 }

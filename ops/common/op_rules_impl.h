@@ -71,8 +71,6 @@ GradientFunction NoGradient(std::string why);
 inline constexpr char kByThePass[] =
     "the fusion pass creates it after gradients are taken; differentiate the ops that it replaces";
 inline constexpr char kOfUpdates[] = "it serves updates of variables, through which no gradient flows";
-// The gradient rule of an op that is itself a gradient and has no rule yet.
-GradientFunction NoSecondDerivative();
 // That of dx = slope(v) dy, of inputs dy and v: again `op`, with the attributes `attrs`, and slope'(v), which
 // `curvature` makes of ops with derivatives. Without one it is 0.
 using Curvature = std::function<Output(const Scope& scope, const Node& node, Output v)>;
@@ -84,10 +82,11 @@ struct Differentiable {
   std::vector<Output> ys, xs, dys;
 };
 // The gradient rule of a gradient op: the op's results are derived again from what `forward` makes of its inputs, and
-// differentiated with respect to these. `inputs` are the node's, with those of 16 bits cast to float32. An input from
-// which ys and dys are not computed gets no gradient.
+// differentiated with respect to these. `inputs` are the node's, or `sources` in their place, with those of 16 bits
+// cast to float32. An input from which ys and dys are not computed gets no gradient.
 using Forward = std::function<Differentiable(const Scope& scope, const Node& node, absl::Span<const Output> inputs)>;
-GradientFunction GradientOfGradient(Forward forward);
+using Sources = std::function<std::vector<Output>(const Scope& scope, const Node& node)>;
+GradientFunction GradientOfGradient(Forward forward, Sources sources = nullptr);
 
 // The gradient rule of y = f(x, ...) whose gradient is the op `gradient` applied to (dy, y) if from_output, otherwise
 // to (dy, x), with the forward op's attributes `attrs`.

@@ -4,6 +4,7 @@
 #include "framework/base/status.h"
 #include "ops/array.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/math.h"
 #include "ops/recurrent.h"
 #include "ops/recurrent/lstm_impl.h"
 #include "ops/recurrent/problem_impl.h"
@@ -40,10 +41,44 @@ std::vector<Output> LstmGradient(const Scope& scope, const Node& node, absl::Spa
   std::vector<Output> gradients = scope.AddAll(absl::StrCat(node.op().name, "Grad"), std::move(operands));
   if (gradients.empty()) return std::vector<Output>(node.inputs().size());
   const Output initial = optional.has_states ? node.input(optional.states) : ZerosLike(scope, node.output(1));
-  gradients.insert(gradients.begin() + 1, recurrent::WeightsGradient(scope, initial, node.output(0), gradients[0]));
+  const Output of_weights = recurrent::WeightsGradient(scope, initial, node.output(0), gradients[0]);
+  if (dy[4].valid()) {  // with respect to the projection (recurrent/problem_impl.h)
+    gradients[0] = Add(scope, gradients[0], dy[4]);
+    const Output first = Squeeze(scope, Slice(scope, dy[4], {0, 0, 0}, {-1, 1, -1}), {1});
+    gradients[1] = Add(scope, gradients[1], MatMul(scope, first, node.input(1), {.transpose_b = true}));
+  }
+  gradients.insert(gradients.begin() + 1, of_weights);
   if (optional.lengths) gradients.insert(gradients.begin() + 2, Output());
   gradients.resize(node.inputs().size());
   return gradients;
+}
+
+// The inputs of the gradient, with the projection in the place of the gates, and the initial cell and hidden state
+// last.
+std::vector<Output> LstmSources(const Scope& scope, const Node& node) {
+  std::vector<Output> inputs(node.inputs().begin(), node.inputs().end());
+  const Node* const forward = recurrent::ForwardOf(scope, node);
+  if (forward == nullptr) return inputs;
+  inputs[0] = forward->input(0);
+  const recurrent::OptionalInputs optional = recurrent::InputsAfter(2, *forward);
+  if (!optional.has_states) inputs.push_back(ZerosLike(scope, forward->output(2)));
+  inputs.push_back(optional.has_states ? forward->input(optional.states) : ZerosLike(scope, forward->output(1)));
+  return inputs;
+}
+
+Differentiable LstmForward(const Scope& scope, const Node& node, absl::Span<const Output> inputs) {
+  const Output hidden = inputs[inputs.size() - 1], cell = inputs[inputs.size() - 2];
+  const std::vector<Output> projected = Unstack(scope, inputs[0], 1);
+  const Output lengths = recurrent::InputsAfter(6, node).lengths ? inputs[6] : Output();
+  const recurrent::Unrolled all =
+      recurrent::Unroll(scope, inputs[0], lengths, {hidden, cell}, [&](int64_t t, const std::vector<Output>& states) {
+        const Output products = MatMul(scope, states[0], inputs[1]);
+        const std::vector<Output> sums = Split(scope, Add(scope, projected[static_cast<size_t>(t)], products), 1, 4);
+        const Output kept = Mul(scope, Sigmoid(scope, sums[1]), states[1]);
+        const Output c = Add(scope, kept, Mul(scope, Sigmoid(scope, sums[0]), Tanh(scope, sums[2])));
+        return std::vector<Output>{Mul(scope, Sigmoid(scope, sums[3]), Tanh(scope, c)), c};
+      });
+  return {{all.y, all.states[0], all.states[1]}, {inputs[0], hidden, cell}, {inputs[3], inputs[4], inputs[5]}};
 }
 
 std::vector<TypeVar> LstmTypes() { return {{"T", kFloatTypes}, {"U", kWideFloatTypes}}; }
@@ -93,7 +128,7 @@ void RegisterLstmGradients(OpRegistry& registry) {
          .types = LstmTypes(),
          .shape = LstmGradShape,
          .flops = LstmFlops,
-         .gradient = NoSecondDerivative(),
+         .gradient = GradientOfGradient(LstmForward, LstmSources),
          .in_place = {{0, 0}},
          .kernels = Kernels<float, double, Half, BFloat16>(
              "CPU", [](auto tag) { return &recurrent::MakeLstmGrad<typename decltype(tag)::type>; })});

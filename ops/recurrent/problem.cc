@@ -4,6 +4,7 @@
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/recurrent/problem_impl.h"
+#include "ops/sequence.h"
 
 namespace belfry::ops::recurrent {
 namespace {
@@ -100,6 +101,35 @@ Output WeightsGradient(const Scope& scope, const Output& initial, const Output& 
   const Output all = Concat(scope, {ExpandDims(scope, initial, 1), y}, 1);
   const Output before = StridedSlice(scope, all, {0, 0}, {kSliceEnd, -1});
   return MatMul(scope, MergeAxes(scope, before, 0, 1), MergeAxes(scope, dg, 0, 1), {.transpose_a = true});
+}
+
+const Node* ForwardOf(const Scope& scope, const Node& node) {
+  const Node* const forward = node.input(0).node;
+  if (absl::StrCat(forward->op().name, "Grad") == node.op().name) {
+    const Shape& projection = forward->input(0).shape();
+    if (projection[1] > 0 && projection[2] > 0) return forward;  // kUnknown is negative
+  }
+  scope.Fail(absl::UnimplementedError(
+      absl::StrCat("No gradient defined for operation '", node.name(), "' (op type: ", node.op().name,
+                   "): a second derivative needs numbers of steps and units that are known while the graph is built")));
+  return nullptr;
+}
+
+Unrolled Unroll(const Scope& scope, Output like, Output lengths, std::vector<Output> states, const Step& step) {
+  std::vector<Output> ys;
+  const Output mask = lengths.valid() ? SequenceMask(scope, like, lengths) : Output();
+  for (int64_t t = 0; t < like.shape()[1]; ++t) {
+    std::vector<Output> next = step(t, states);
+    Output y = next[0];
+    if (mask.valid()) {
+      const Output runs = Slice(scope, mask, {0, t}, {-1, 1});
+      y = Select(scope, runs, y, 0);
+      for (size_t i = 0; i < next.size(); ++i) next[i] = Select(scope, runs, next[i], states[i]);
+    }
+    ys.push_back(y);
+    states = std::move(next);
+  }
+  return {Stack(scope, ys, 1), std::move(states)};
 }
 
 }  // namespace belfry::ops::recurrent

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -65,5 +66,22 @@ Output GradientOr0(const Scope& scope, const Output& dy, const Output& y);
 // The gradient of recurrent weights [H, G]: the hidden states before each step, transposed, times the gradient dg
 // [N, T, G] of their products. `initial` [N, H] comes before y [N, T, H].
 Output WeightsGradient(const Scope& scope, const Output& initial, const Output& y, const Output& dg);
+
+// For second derivatives. The gradient ops read what the forward op keeps (its gates), not the projection that this is
+// of. So their rules differentiate the forward computation, made of ops, with respect to the projection and the
+// products with the hidden state, and pass these gradients to the op in the place of those of the gates. Its rule takes
+// them so.
+
+// The node of the forward op of which `node` is the gradient. After an error, null.
+const Node* ForwardOf(const Scope& scope, const Node& node);
+
+// A recurrence of ops: `step` makes the states after step t, of which the first is hidden, of those before.
+struct Unrolled {
+  Output y;
+  std::vector<Output> states;
+};
+using Step = std::function<std::vector<Output>(int64_t t, const std::vector<Output>& states)>;
+// Of the steps of like [N, T, ..], with `states` before the first. `lengths` may be invalid. T must be known.
+Unrolled Unroll(const Scope& scope, Output like, Output lengths, std::vector<Output> states, const Step& step);
 
 }  // namespace belfry::ops::recurrent

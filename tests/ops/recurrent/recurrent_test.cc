@@ -72,6 +72,13 @@ TEST_F(RecurrentTest, ALossOfTheLastStateAloneReachesEverything) {
   }
 }
 
+TEST_F(RecurrentTest, ASecondDerivativeNeedsAKnownNumberOfSteps) {
+  const Output x = Placeholder(scope_, DType::kFloat32, {2, -1, 3});
+  const GruOutputs gru = Gru(scope_, x, Constant({3, 15}, 1.3), Constant({5, 15}, 1.7));
+  EXPECT_THAT(std::string(Gradients(scope_, GradientsOf(gru.y, {x}), {x}).status().message()),
+              HasSubstr("(op type: GruGrad): a second derivative needs numbers of steps and units that are known"));
+}
+
 TEST_F(RecurrentTest, NoStepsLeaveTheInitialStatesAndGradientsOfZero) {
   const Output x = Constant({2, 0, 3}, 0.9), w = Constant({3, 20}, 1.3), r = Constant({5, 20}, 1.7);
   const Output h = Constant({2, 5}, 0.3), c = Constant({2, 5}, 0.4);
