@@ -43,6 +43,10 @@ absl::Status CheckPairs(absl::Span<const GradientAndVariable> gradients) {
                    "between the loss and the variables [", absl::StrJoin(gradients, ", ", name), "]."));
 }
 
+Scope IfDue(const Scope& scope, UpdateConditions conditions, size_t i) {
+  return conditions.empty() || !conditions[i].valid() ? scope : scope.OnlyIf(conditions[i]);
+}
+
 // The nodes that add gathered rows to the gradient of `table`, if there are no other terms; else nothing. Gradients
 // adds nodes for the dense gradient, which are pruned when nobody reads them.
 std::vector<const Node*> GatheredTerms(Output gradient, const Variable& table) {
@@ -141,15 +145,17 @@ Output L2Regularization(OpScope scope, absl::Span<const Variable> variables, dou
 }
 
 std::vector<Output> ApplyUpdates(OpScope scope, const Optimizer& optimizer,
-                                 absl::Span<const GradientAndVariable> gradients) {
+                                 absl::Span<const GradientAndVariable> gradients, UpdateConditions conditions) {
   if (!scope.status().ok()) return {};
   if (absl::Status status = CheckPairs(gradients); !status.ok()) {
     scope.Fail(status);
     return {};
   }
   std::vector<Output> updated;
-  for (const GradientAndVariable& pair : gradients) {
-    updated.push_back(pair.gradient.valid() ? optimizer.Apply(scope, pair.variable, {pair.gradient, pair.indices})
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const GradientAndVariable& pair = gradients[i];
+    const Scope due = IfDue(scope, conditions, i);
+    updated.push_back(pair.gradient.valid() ? optimizer.Apply(due, pair.variable, {pair.gradient, pair.indices})
                                             : Output());
     if (pair.gradient.valid() && !updated.back().valid()) return {};
   }
@@ -157,7 +163,8 @@ std::vector<Output> ApplyUpdates(OpScope scope, const Optimizer& optimizer,
 }
 
 std::vector<Output> CountUpdates(OpScope scope, const Optimizer& optimizer,
-                                 absl::Span<const GradientAndVariable> gradients, absl::Span<const Output> updated) {
+                                 absl::Span<const GradientAndVariable> gradients, absl::Span<const Output> updated,
+                                 UpdateConditions conditions) {
   if (!scope.status().ok() || updated.empty() || updated.size() != gradients.size()) return {};
   std::vector<Output> updates, counts;
   for (size_t i = 0; i < updated.size(); ++i) {
@@ -168,16 +175,18 @@ std::vector<Output> CountUpdates(OpScope scope, const Optimizer& optimizer,
     if (slot.empty()) continue;
     const Variable count = UpdateCount(scope, variable, slot);
     if (!count.valid()) return {};
-    const Scope after = UpdateScope(scope, variable).Named(absl::StrCat("count_", variable.name()));
+    const Scope after =
+        UpdateScope(IfDue(scope, conditions, i), variable).Named(absl::StrCat("count_", variable.name()));
     counts.push_back(ops::Increment(after.ControlDependencies({updated[i]}), count));
   }
   counts.insert(counts.begin(), IncrementGlobalStep(scope.Replica(gradients[0].variable.replica()), updates));
   return scope.status().ok() ? counts : std::vector<Output>();
 }
 
-const Node* ApplyGradients(OpScope scope, const Optimizer& optimizer, absl::Span<const GradientAndVariable> gradients) {
-  const std::vector<Output> updated = ApplyUpdates(scope, optimizer, gradients);
-  const std::vector<Output> counts = CountUpdates(scope, optimizer, gradients, updated);
+const Node* ApplyGradients(OpScope scope, const Optimizer& optimizer, absl::Span<const GradientAndVariable> gradients,
+                           UpdateConditions conditions) {
+  const std::vector<Output> updated = ApplyUpdates(scope, optimizer, gradients, conditions);
+  const std::vector<Output> counts = CountUpdates(scope, optimizer, gradients, updated, conditions);
   return counts.empty() ? nullptr : ops::Group(scope.Named("train_op"), counts);
 }
 

@@ -33,19 +33,25 @@ std::vector<Variable> TrainableVariables(const Scope& scope);
 Output L2Regularization(OpScope scope, absl::Span<const Variable> variables, double weight_decay,
                         const VariableFilter& filter = IsWeight);
 
+// Conditions of updates besides the scope's, bool scalars by index into `gradients`: none at all, or invalid ones for
+// variables that have none. Where one is false, the variable, its slots and its count of updates keep their values.
+using UpdateConditions = absl::Span<const Output>;
+
 // Updates every variable, or part of one, that has a gradient. Returns their values after the update, in the same
 // order, invalid where there is no gradient; nothing after an error, which sticks to the graph, as those of
 // ApplyGradients.
 std::vector<Output> ApplyUpdates(OpScope scope, const Optimizer& optimizer,
-                                 absl::Span<const GradientAndVariable> gradients);
+                                 absl::Span<const GradientAndVariable> gradients, UpdateConditions conditions = {});
 // Once the updates have run: adds 1 to the global step of the variables' replica, and to the updates of each variable
 // if the optimizer counts them. `updated`: what ApplyUpdates returned for `gradients`. Returns the new counts, with the
 // global step's first; nothing after an error.
 std::vector<Output> CountUpdates(OpScope scope, const Optimizer& optimizer,
-                                 absl::Span<const GradientAndVariable> gradients, absl::Span<const Output> updated);
+                                 absl::Span<const GradientAndVariable> gradients, absl::Span<const Output> updated,
+                                 UpdateConditions conditions = {});
 // Updates every variable that has a gradient, then counts the updates. Returns the node to run as a target;
 // null after an error, which sticks to the graph: no pairs, no gradient in any of them, a variable listed twice,
 // variables of different replicas.
-const Node* ApplyGradients(OpScope scope, const Optimizer& optimizer, absl::Span<const GradientAndVariable> gradients);
+const Node* ApplyGradients(OpScope scope, const Optimizer& optimizer, absl::Span<const GradientAndVariable> gradients,
+                           UpdateConditions conditions = {});
 
 }  // namespace belfry::optim

@@ -12,6 +12,8 @@
 namespace belfry::optim {
 namespace {
 
+constexpr absl::string_view kSlot = "ExponentialMovingAverage";
+
 Variable MakeAverage(const Scope& scope, const Variable& variable) {
   const auto initial = [&](const Scope&, absl::string_view, DType, const Shape&) {
     return variable.def().initial_value;
@@ -37,36 +39,12 @@ const Node* ExponentialMovingAverage::Update(OpScope scope, absl::Span<const Var
   return ops::Group(inner, updates);
 }
 
-std::string ExponentialMovingAverage::NameOf(absl::string_view name) {
-  return absl::StrCat(name, "/ExponentialMovingAverage");
-}
+std::string ExponentialMovingAverage::NameOf(absl::string_view name) { return absl::StrCat(name, "/", kSlot); }
 
 Variable ExponentialMovingAverage::AverageOf(const Scope& scope, const Variable& variable) {
   return scope.graph().FindVariable(NameOf(variable.name()), variable.replica());
 }
 
-const Node* ExponentialMovingAverage::AssignTo(OpScope scope, int from) {
-  if (!scope.status().ok()) return nullptr;
-  if (from == scope.replica()) {
-    scope.Fail(absl::InvalidArgumentError(
-        absl::StrCat("Averages must not replace the variables they are computed from: replica ", from, " is both")));
-    return nullptr;
-  }
-  const Scope inner = scope.NameScope("assign_averages");
-  std::vector<Output> assigned;
-  for (const Variable& variable : scope.graph().variables()) {
-    if (variable.replica() != scope.replica() || variable.def().slot_of != nullptr) continue;
-    if (IsGlobalStep(variable)) continue;
-    const Variable source = scope.graph().FindVariable(variable.name(), from);
-    if (!source.valid()) {
-      scope.Fail(absl::NotFoundError(absl::StrCat("Variable ", variable.name(), " of replica ", scope.replica(),
-                                                  " has no counterpart in replica ", from)));
-      return nullptr;
-    }
-    const Variable average = AverageOf(scope, source);
-    assigned.push_back(ops::Assign(inner.ColocateWith(variable.node()), variable, average.valid() ? average : source));
-  }
-  return ops::Group(inner, assigned);
-}
+Scope ExponentialMovingAverage::Averaged(const Scope& scope) { return scope.ReadSlots(kSlot); }
 
 }  // namespace belfry::optim

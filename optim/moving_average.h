@@ -17,13 +17,11 @@ struct MovingAverageOptions {
 
 // Exponential moving averages. The average of a variable is its slot "<variable>/ExponentialMovingAverage", which
 // starts at the variable's initial value, or at the one that is written or restored before the first step. To evaluate
-// with the averages, build the model again for a replica that no tower uses, and assign the averages to its variables
-// before each evaluation; the training variables stay untouched:
+// with the averages, build the model again over them; nothing is copied:
 //
 //   ExponentialMovingAverage averages({.decay = 0.9999});
 //   const Node* update = averages.Update(scope, variables, updates_of_the_step);   // run with every step
-//   Output logits = Model(Scope(graph).Replica(kEvaluation), images);
-//   const Node* take = averages.AssignTo(Scope(graph).Replica(kEvaluation), 0);     // run before evaluating
+//   Output logits = Model(ExponentialMovingAverage::Averaged(Scope(graph)), images);
 class ExponentialMovingAverage {
  public:
   explicit ExponentialMovingAverage(const MovingAverageOptions& options = {}) : options_(options) {}
@@ -35,10 +33,9 @@ class ExponentialMovingAverage {
   static std::string NameOf(absl::string_view name);
   // The average of a variable; an invalid Variable if it has none.
   static Variable AverageOf(const Scope& scope, const Variable& variable);
-  // Assigns to every variable of the scope's replica the average of the variable of the same name in replica `from`, or
-  // that variable itself if it has no average (a batch norm's statistics). Slots and the global step are left out. Null
-  // after an error, which sticks to the graph: replica `from` lacks such a variable, or is the scope's replica.
-  static const Node* AssignTo(OpScope scope, int from);
+  // The scope for a network over the averages: layers find in the scope's replica the average of a variable, or the
+  // variable itself if it has none (a batch norm's statistics).
+  static Scope Averaged(const Scope& scope);
 
  private:
   MovingAverageOptions options_;

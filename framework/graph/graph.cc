@@ -129,6 +129,13 @@ Variable Graph::AddVariable(std::unique_ptr<VariableDef> variable) {
   return Variable(def);
 }
 
+void Graph::SetBeginsAs(const Variable& variable, const Variable& other, const Node* initializer) {
+  VariableDef* const def = variable_by_node_.at(&variable.node());
+  def->begins_as = &other.def();
+  def->initial_value = other.def().initial_value;
+  def->initializer = initializer;
+}
+
 Variable Graph::AddPart(std::unique_ptr<VariableDef> part) {
   parts_.push_back(std::move(part));
   return Variable(parts_.back().get());

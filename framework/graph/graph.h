@@ -108,6 +108,8 @@ class Graph {
 
   // Variables in the order of creation. See variable.h.
   Variable AddVariable(std::unique_ptr<VariableDef> variable);
+  // For BeginAs.
+  void SetBeginsAs(const Variable& variable, const Variable& other, const Node* initializer);
   // A part of a variable, which is not among variables().
   Variable AddPart(std::unique_ptr<VariableDef> part);
   // The given replica of a logical name; an invalid Variable if there is none.

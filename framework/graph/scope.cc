@@ -182,6 +182,13 @@ Scope Scope::ReuseVariables(Reuse reuse) const {
   return With([&](Facts& facts) { facts.reuse = reuse; });
 }
 
+Scope Scope::ReadSlots(absl::string_view name) const {
+  return With([&](Facts& facts) {
+    facts.reuse = Reuse::kAlways;
+    facts.read_slots = std::string(name);
+  });
+}
+
 Scope Scope::Replica(int replica) const {
   return With([&](Facts& facts) { facts.replica = replica; });
 }

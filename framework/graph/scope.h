@@ -75,6 +75,9 @@ class Scope {
   // Places new nodes on the device of `node`; device requests of outer scopes are ignored.
   Scope ColocateWith(const Node& node) const;
   Scope ReuseVariables(Reuse reuse) const;
+  // Finds variables, and makes none; of one that has a slot of this name, as moving averages are
+  // (optim/moving_average.h), the slot. So a network that is built here computes with these.
+  Scope ReadSlots(absl::string_view name) const;
   // Creates and finds variables for this replica. From replica 1 on, their nodes are named "replica_<i>/...".
   Scope Replica(int replica) const;
   // New nodes belong to this phase of a step. `computed_for`: the forward node whose gradient they compute, or the
@@ -115,7 +118,8 @@ class Scope {
   SourceLocation location() const { return location_; }  // the source line of new nodes; may be unknown
   Reuse reuse() const { return facts_->reuse; }
   int replica() const { return facts_->replica; }
-  std::vector<Output> random_counters() const;  // [step], [step, first_example] or []
+  const std::string& read_slots() const { return facts_->read_slots; }  // of ReadSlots; empty: none
+  std::vector<Output> random_counters() const;                          // [step], [step, first_example] or []
   // name() relative to the scope on which RandomCounters was called, so the same in every tower. It keys random ops and
   // the collectives of layers.
   std::string random_path() const;
@@ -148,7 +152,7 @@ class Scope {
 
   // Everything except names that a scope passes on to scopes made from it. Immutable, so scopes and nodes share it.
   struct Facts : NodeFacts {
-    std::string variable_path = {}, train_step = {};
+    std::string variable_path = {}, train_step = {}, read_slots = {};
     std::optional<DeviceName> variable_device = {};  // if nodes have another
     std::vector<const Node*> control_inputs = {};
     Output only_if = {};

@@ -54,7 +54,12 @@ Variable GetVariable(OpScope scope, absl::string_view name, const Shape& shape, 
   }
   const std::string logical_name = absl::StrCat(scope.variable_path(), name);
   if (const Variable existing = scope.graph().FindVariable(logical_name, scope.replica()); existing.valid()) {
-    if (scope.reuse() != Reuse::kNever) return Found(scope, existing, shape, options.dtype);
+    const Variable slot =
+        scope.read_slots().empty()
+            ? Variable()
+            : scope.graph().FindVariable(absl::StrCat(logical_name, "/", scope.read_slots()), scope.replica());
+    const Variable& found = slot.valid() ? slot : existing;
+    if (scope.reuse() != Reuse::kNever) return Found(scope, found, shape, options.dtype);
     scope.Fail(absl::AlreadyExistsError(
         absl::StrCat("Variable ", logical_name, " already exists, disallowed. Did you mean to reuse it with ",
                      "scope.ReuseVariables(Reuse::kAlways) or kIfPresent?", AskedAt(scope), MadeAt(existing))));
@@ -118,6 +123,14 @@ Variable SliceOfVariable(OpScope scope, const Variable& variable, int64_t begin,
   def->node = beside.Named(absl::StrCat(variable.node().name(), "/part"))
                   .AddNode(OpRole::kFlatSlice, {variable}, {{"begin", begin}, {"size", size}});
   return def->node == nullptr ? Variable() : scope.graph().AddPart(std::move(def));
+}
+
+void BeginAs(OpScope scope, const Variable& variable, const Variable& other) {
+  const Scope beside = scope.NoControlDependencies().InPhase(Phase::kForward).NameScope("");
+  const Node* const initializer = beside.NameScope(absl::StrCat(variable.node().name(), "/"))
+                                      .ColocateWith(variable.node())
+                                      .AddNode(OpRole::kAssign, {variable, other.def().initial_value});
+  if (initializer != nullptr) scope.graph().SetBeginsAs(variable, other, initializer);
 }
 
 const Node* InitializeVariables(OpScope scope) {

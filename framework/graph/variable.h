@@ -26,7 +26,8 @@ struct VariableDef {
   // Its value is not kept beyond a training step, and not in checkpoints: nothing is read from it before it is written,
   // so it needs no initializer, and the two above may be invalid and null.
   bool transient = false;
-  const VariableDef* slot_of = nullptr;  // for an optimizer's slot or a moving average: the variable it belongs to
+  const VariableDef* slot_of = nullptr;    // for an optimizer's slot or a moving average: the variable it belongs to
+  const VariableDef* begins_as = nullptr;  // the variable whose initial value it was given by BeginAs
   // For a part of a variable (SliceOfVariable): the variable, and where the part begins in it, in elements. A part has
   // the variable's name and replica, and neither an initial value nor memory of its own.
   const VariableDef* part_of = nullptr;
@@ -101,6 +102,10 @@ Variable GetVariable(OpScope scope, absl::string_view name, const Shape& shape, 
 // the other. It is not a variable of the graph (Graph::variables); its slots are, each with the part's shape. `begin`
 // must be a multiple of kAlignment bytes. Errors, which stick to the graph: elements that the variable does not have.
 Variable SliceOfVariable(OpScope scope, const Variable& variable, int64_t begin, int64_t size);
+
+// Makes `variable` begin with the initial value of `other`, which has its shape and dtype and an initializer: its own
+// becomes another node. What InitializeVariables has added before keeps the former one.
+void BeginAs(OpScope scope, const Variable& variable, const Variable& other);
 
 // Adds a node that runs the initializers of all variables now in the graph: TensorFlow's global_variables_initializer.
 const Node* InitializeVariables(OpScope scope);

@@ -100,17 +100,18 @@ absl::Status CheckFeed(const Feed& feed) {
       DTypeName(feed.output.dtype()), node->location().Suffix()));
 }
 
-// The variables that begin with the value of one of `variables`, as moving averages do, with the index of that, except
-// those that are among `variables`.
+// The variables that begin with the value of one of `variables`, as moving averages do and those of BeginAs, with the
+// index of that, except those that are among `variables`.
 std::vector<std::pair<Variable, size_t>> CopiesOf(absl::Span<const Variable> variables, const Graph& graph) {
   HashMap<const VariableDef*, size_t> index;
   for (size_t i = 0; i < variables.size(); ++i) index[&variables[i].def()] = i;
   std::vector<std::pair<Variable, size_t>> copies;
   for (const Variable& variable : graph.variables()) {
     const VariableDef& def = variable.def();
-    const auto of = index.find(def.slot_of);
+    const VariableDef* const other = def.slot_of != nullptr ? def.slot_of : def.begins_as;
+    const auto of = index.find(other);
     if (of == index.end() || index.contains(&def) || !def.initial_value.valid()) continue;
-    if (def.initial_value == def.slot_of->initial_value) copies.emplace_back(variable, of->second);
+    if (def.initial_value == other->initial_value) copies.emplace_back(variable, of->second);
   }
   return copies;
 }

@@ -122,7 +122,8 @@ class Session {
   // The same for several variables, with no step in between. ReadVariables writes to a tensor in `values` in place if
   // it has the variable's dtype and shape, even if its memory is shared, and allocates any other. If one variable does
   // not match, or is not initialized, nothing is copied. A moving average that is as its variable, as before the
-  // first step or where no step changes the variable, is written with it. REQUIRES: as many values as variables.
+  // first step or where no step changes the variable, is written with it; likewise a variable that began as another
+  // (BeginAs). REQUIRES: as many values as variables.
   absl::Status ReadVariables(absl::Span<const Variable> variables, absl::Span<Tensor> values);
   absl::Status WriteVariables(absl::Span<const Variable> variables, absl::Span<const Tensor> values);
   // The graph's initialized variables except transient ones, in order of creation.

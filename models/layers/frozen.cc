@@ -1,7 +1,9 @@
 #include "models/layers/frozen.h"
 
+#include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,23 +18,32 @@ namespace {
 // Collections of the names of variables, of all training steps of the graph.
 constexpr absl::string_view kMovedStatistics = "moved statistics", kFrozenStatistics = "frozen statistics";
 
-// Its items' paths are the patterns.
-std::string CollectionOf(absl::string_view tower) { return absl::StrCat("frozen in ", tower); }
+// Their items' paths are the patterns.
+std::string FrozenIn(absl::string_view tower) { return absl::StrCat("frozen in ", tower); }
+std::string TrainableIn(absl::string_view tower) { return absl::StrCat("trainable in ", tower); }
+
+void AddPatterns(Graph& graph, const std::string& collection, absl::Span<const std::string> patterns) {
+  for (const std::string& pattern : patterns) graph.AddToCollection(collection, {.path = pattern});
+}
 
 }  // namespace
 
 void FreezeVariables(const Scope& tower, absl::Span<const std::string> patterns) {
-  for (const std::string& pattern : patterns) {
-    tower.graph().AddToCollection(CollectionOf(tower.name()), {.path = pattern});
-  }
+  AddPatterns(tower.graph(), FrozenIn(tower.name()), patterns);
+}
+
+void FreezeOthers(const Scope& tower, absl::Span<const std::string> trainable) {
+  AddPatterns(tower.graph(), TrainableIn(tower.name()), trainable);
 }
 
 bool IsFrozen(const Scope& scope, const Variable& variable) {
   const absl::string_view name = scope.name();
+  const auto matches = [&](const CollectionItem& item) { return optim::MatchesPattern(variable.name(), item.path); };
   for (size_t end = name.find('/'); end != name.npos; end = name.find('/', end + 1)) {
-    for (const CollectionItem& item : scope.graph().collection(CollectionOf(name.substr(0, end + 1)))) {
-      if (optim::MatchesPattern(variable.name(), item.path)) return true;
-    }
+    const absl::string_view tower = name.substr(0, end + 1);
+    const auto trainable = scope.graph().collection(TrainableIn(tower));
+    if (absl::c_any_of(scope.graph().collection(FrozenIn(tower)), matches)) return true;
+    if (!trainable.empty() && absl::c_none_of(trainable, matches)) return true;
   }
   return false;
 }
@@ -74,20 +85,30 @@ absl::Status CheckFrozenStatistics(const Scope& tower, absl::Span<const Node* co
   return absl::OkStatus();
 }
 
-absl::Status CheckFrozen(const Scope& tower, absl::Span<const std::string> patterns) {
-  if (patterns.empty()) return absl::OkStatus();
+absl::Status CheckFrozen(const Scope& tower, absl::Span<const std::string> patterns,
+                         absl::Span<const std::string> trainable) {
+  if (patterns.empty() && trainable.empty()) return absl::OkStatus();
   std::vector<Variable> variables;
   for (const Variable& variable : tower.graph().variables()) {
     if (variable.replica() != tower.replica() || variable.def().slot_of != nullptr || optim::IsGlobalStep(variable))
       continue;
     if (absl::StartsWith(variable.name(), tower.variable_path())) variables.push_back(variable);
   }
-  RETURN_IF_ERROR(optim::CheckSelects(optim::NameMatches({patterns.begin(), patterns.end()}), variables,
-                                      "ReplicateOptions::frozen (--freeze)"));
+  constexpr absl::string_view kFrozen = "ReplicateOptions::frozen (--freeze)";
+  constexpr absl::string_view kTrainable = "ReplicateOptions::trainable (--trainable)";
+  for (const auto& [option, given] : {std::pair(kFrozen, patterns), std::pair(kTrainable, trainable)}) {
+    if (given.empty()) continue;
+    RETURN_IF_ERROR(optim::CheckSelects(optim::NameMatches({given.begin(), given.end()}), variables, option));
+  }
   if (!TrainedVariables(tower).empty()) return absl::OkStatus();
+  if (trainable.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kFrozen, ": the patterns ", absl::StrJoin(patterns, ", "),
+                     " match all trainable variables of the model, so nothing is left to train"));
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat("ReplicateOptions::frozen (--freeze): the patterns ", absl::StrJoin(patterns, ", "),
-                   " match all trainable variables of the model, so nothing is left to train"));
+      absl::StrCat(kTrainable, ": the patterns ", absl::StrJoin(trainable, ", "),
+                   " match no trainable variable of the model that is not frozen, so nothing is left to train"));
 }
 
 }  // namespace belfry::models

@@ -2,6 +2,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "models/towers/following.h"
 #include "models/towers/replicate_towers.h"
 
 namespace belfry::models {
@@ -53,6 +55,12 @@ absl::Status Check(const ReplicateOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat("ReplicateOptions::moving_average is ", options.moving_average,
                                                    "; expected a decay in [0, 1), 0 for no average"));
   }
+  for (const FrozenUntil& until : options.frozen_until) {
+    if (until.steps >= 1) continue;
+    return absl::InvalidArgumentError(absl::StrCat("ReplicateOptions::frozen_until freezes '", until.variables,
+                                                   "' for ", until.steps, " steps; expected at least 1"));
+  }
+  for (const Following& follow : options.follow) RETURN_IF_ERROR(CheckFollowing(follow));
   return absl::OkStatus();
 }
 

@@ -1,13 +1,16 @@
 #include "models/towers/replicate_towers.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "models/layers/frozen.h"
 #include "models/towers/averaging.h"
+#include "models/towers/following.h"
 #include "models/towers/series.h"
 #include "models/towers/tower_builder.h"
 #include "models/towers/tower_updates.h"
@@ -92,13 +95,31 @@ void FollowStatistics(absl::Span<const BuiltTower> towers, const ReplicateOption
   }
 }
 
-void CheckStatistics(absl::Span<const BuiltTower> towers, const ReplicateOptions& options, int replicas) {
+void CheckStatistics(absl::Span<const BuiltTower> towers, const ReplicateOptions& options,
+                     absl::Span<const Follower> followers, int replicas) {
   if (options.variable_update == VariableUpdate::kParameterDevice || replicas == 1) return;
   if (options.batch_norm == BatchNormPolicy::kSynchronised) return;
   std::vector<const Node*> moved;
   AddModelUpdates(towers, options, moved);
   const Scope& first = towers[0].result.scope;
-  if (absl::Status status = CheckFrozenStatistics(first, moved); !status.ok()) first.Fail(status);
+  absl::Status status = CheckFrozenStatistics(first, moved);
+  if (status.ok()) status = CheckFollowedStatistics(followers, moved);
+  if (!status.ok()) first.Fail(status);
+}
+
+// Gives each copy of the variables those that follow others. False after an error.
+bool FindFollowers(absl::Span<const BuiltTower> towers, const ReplicateOptions& options,
+                   absl::Span<TowerUpdates> updates) {
+  for (size_t i = 0; i < updates.size(); ++i) {
+    const Scope& scope = towers[i].rank.scope;
+    absl::StatusOr<std::vector<Follower>> followers = Followers(scope, options);
+    absl::Status status = followers.status();
+    if (i == 0 && status.ok()) status = CheckNotTrained(scope.graph(), towers[0].result.variables, *followers);
+    if (!status.ok()) scope.Fail(status);
+    if (!scope.status().ok()) return false;
+    updates[i].SetFollowers(*std::move(followers));
+  }
+  return true;
 }
 
 // The parts of a step with towers in series.
@@ -149,6 +170,15 @@ std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const R
   }
   if (step.micro_batches == 1) AddModelUpdates(towers, options, nodes);
   FollowStatistics(towers, options, optimizer, updates[0].scope(), nodes);
+  const std::vector<const Node*> moved(nodes.begin() + static_cast<int64_t>(updates.size()), nodes.end());
+  for (size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i].followers().empty() || nodes[i] == nullptr) continue;
+    // What a copy follows may be a statistic, which updates besides the gradients' move.
+    std::vector<const Node*> after = {nodes[i]};
+    absl::c_copy_if(moved, std::back_inserter(after),
+                    [&](const Node* node) { return updates.size() == 1 || node->tower() == towers[i].rank.number; });
+    nodes.push_back(updates[i].Follow(after));
+  }
   for (const FormerValue& former : sums.former) nodes.push_back(RestoreIfSkipped(updates[0], former));
   return nodes;
 }
@@ -187,18 +217,18 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
   const bool averages = options.variable_update != VariableUpdate::kIndependent;
   const ModelOptions model_options{
       .model = model,
-      .batch_norm = options.batch_norm,
+      .replicate = options,
       .loss_scale = scale,
       .sparse = optimizer.takes_sparse() ? optim::SparseGradients::kWherePossible : optim::SparseGradients::kNever,
-      .dense_rows = averages && (total > local || updates[0].sharded() || series > 1),
-      .frozen = options.frozen};
+      .dense_rows = averages && (total > local || updates[0].sharded() || series > 1)};
   for (size_t i = 0; i < towers.size(); ++i) {
     BuiltTower& tower = towers[i];
     tower.model_updates = series > 1 ? ConditionInSeries(tower, scale != nullptr) : updates[tower.copy].condition();
     AddModel(model_options, absl::MakeSpan(towers), i);
     if (!root.status().ok()) return step;
   }
-  CheckStatistics(towers, options, total / series);
+  if (!FindFollowers(towers, options, absl::MakeSpan(updates))) return step;
+  CheckStatistics(towers, options, updates[0].followers(), total / series);
   // Before the gradients' averages, so that they are not the last thing that a step waits for.
   const Scope loss = root.Device(devices.device(towers[0].result.device).name()).NameScope("loss");
   SeriesParts sums;
@@ -222,6 +252,17 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
 }
 
 }  // namespace
+
+Scope TrainStep::Averaged(OpScope scope) const {
+  const auto has_average = [&](const Variable& variable) {
+    return optim::ExponentialMovingAverage::AverageOf(scope, variable).valid();
+  };
+  if (scope.status().ok() && (towers.empty() || absl::c_none_of(towers[0].variables, has_average))) {
+    scope.Fail(absl::FailedPreconditionError(
+        "TrainStep::Averaged: the step keeps no averages of its weights; set ReplicateOptions::moving_average"));
+  }
+  return optim::ExponentialMovingAverage::Averaged(towers.empty() ? scope : scope.Replica(towers[0].scope.replica()));
+}
 
 TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, absl::Span<const data::Field> fields,
                           const TowerFunction& model, const optim::Optimizer& optimizer,

@@ -35,6 +35,19 @@ enum class BatchNormPolicy {
 };
 absl::StatusOr<BatchNormPolicy> ParseBatchNormPolicy(absl::string_view name);  // "per_tower", "synchronised"
 
+// Variables of the model that follow others of it: a target network (Mnih et al., 2015; BYOL: Grill et al., 2020).
+struct Following {
+  // Names as in checkpoints. One `*` in both stands for the same text: "target/*" of "online/*". Or names without any.
+  std::string variables = {}, of = {};
+  double decay = 0.99;  // in [0, 1): variable = decay * variable + (1 - decay) * other; 0 copies the other
+  int64_t every = 1;    // only after the updates whose number, the global step, is a multiple of it
+};
+// Variables that stay as they are in the first `steps` updates.
+struct FrozenUntil {
+  std::string variables = {};  // a pattern (optim::MatchesPattern)
+  int64_t steps = 0;           // of the global step, so without steps that are skipped; at least 1
+};
+
 struct ReplicateOptions {
   // Gives the training step its own global step, schedule and loss scale, for a graph with several steps that train in
   // turn: the variables "<name>/global_step" and "<name>/loss_scale". Empty: it uses the graph's.
@@ -67,8 +80,27 @@ struct ReplicateOptions {
   // with several devices, averages that another training step of the graph moves by the statistics of one tower only
   // (BatchNormPolicy::kPerTower).
   std::vector<std::string> frozen = {};
+  // If not empty, patterns of what is trained: all other variables of the model are frozen as above. Of those that
+  // match, the ones that also match `frozen` are.
+  std::vector<std::string> trainable = {};
+  // Until the global step has its value, trained variables that match keep their bytes, also under weight decay, and so
+  // do their slots and counts of updates; from then on they are trained as if the run began. The largest number counts.
+  // In both phases their gradients are computed, one that overflows skips the step (loss_scale), and a batch
+  // normalisation normalises by the batch and moves its averages, unlike one in `frozen`. clip_global_norm leaves out
+  // what is still frozen. A run resumes in either phase, since slots are there from the start. Errors: a pattern that
+  // matches no trained variable.
+  std::vector<FrozenUntil> frozen_until = {};
+  // After all updates of a step, and only if it is not skipped, the variables that match move towards their
+  // counterparts, in each replica. They begin as copies of these, unless something else is restored, and are frozen: no
+  // gradient trains them, and a batch normalisation whose averages follow normalises with them. The model still states
+  // StopGradient where a gradient would flow through them to others. Errors: a pattern that matches no variable of the
+  // replica; a counterpart that is missing or has another shape or dtype, or follows itself; a variable that follows
+  // two, or is trained, by `trainable` or another step of the graph; and with several devices, statistics that follow
+  // those of one tower only (BatchNormPolicy::kPerTower).
+  std::vector<Following> follow = {};
   double clip_global_norm = 0;  // global norm to clip the averaged gradients to; 0: no clipping
-  double moving_average = 0;    // decay of an exponential moving average of tower 0's weights; 0: none
+  // The decay of an exponential moving average of tower 0's weights; 0: none. TrainStep::Averaged reads it.
+  double moving_average = 0;
   // Loss scaling, for float16 with its small range. A step that overflows is skipped: no variable changes, not even
   // batch normalisation's or the global step. If unset, no loss is scaled and no step skipped. The model's own
   // updates of variables have the condition from their scope (Scope::OnlyIf). One that the loss reads cannot wait for
@@ -130,6 +162,11 @@ struct TrainStep {
   // The gradients that update the variables of towers[0], last layer first: averaged over the towers and unscaled, but
   // not yet clipped. With a sharded optimizer, of its parts of the variables only.
   std::vector<optim::GradientAndVariable> gradients;
+
+  // The scope for a network over the moving averages of what this step trains, and over the other variables of
+  // towers[0], as for an evaluation: Model(step.Averaged(Scope(graph).NameScope("evaluation")), images). It finds
+  // variables and makes none. FailedPrecondition, which sticks to the graph, if there are no averages.
+  Scope Averaged(OpScope scope) const;
 };
 
 // Replicates `model` into one tower per device of devices.TowerDevices(), which ReplicateOptions::micro_batches runs as

@@ -6,11 +6,13 @@
 #include "models/layers/frozen.h"
 #include "models/layers/losses.h"
 #include "models/layers/metrics.h"
+#include "models/towers/following.h"
 #include "models/towers/series.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/training.h"
 #include "optim/global_step.h"
+#include "optim/variable_filter.h"
 
 namespace belfry::models {
 namespace {
@@ -50,7 +52,7 @@ absl::StatusOr<Output> LossWeight(const ModelOptions& options, const BuiltTower&
     return absl::InvalidArgumentError(absl::StrCat("SetLossWeight was called ", stated.size(), " times for tower ",
                                                    tower.rank.number, ", but a tower's loss has one weight"));
   }
-  if (options.batch_norm == BatchNormPolicy::kSynchronised && tower.rank.towers > 1) {
+  if (options.replicate.batch_norm == BatchNormPolicy::kSynchronised && tower.rank.towers > 1) {
     return absl::InvalidArgumentError(
         "SetLossWeight excludes synchronised batch normalisation, whose gradient weighs towers by their examples; "
         "choose batch norm 'per_tower'");
@@ -158,7 +160,7 @@ void AddModel(const ModelOptions& options, absl::Span<BuiltTower> towers, size_t
   TrainTower& result = tower.result;
   const Scope scope = tower.rank.scope;
   result.scope = scope.RandomCounters(optim::GlobalStep(scope), FirstExample(scope, towers, i));
-  if (options.batch_norm == BatchNormPolicy::kSynchronised) {
+  if (options.replicate.batch_norm == BatchNormPolicy::kSynchronised) {
     result.scope = result.scope.ShareStatistics({.name = absl::StrCat(tower.rank.group, "batch_norm/"),
                                                  .rank = tower.rank.number,
                                                  .size = tower.rank.towers,
@@ -168,7 +170,9 @@ void AddModel(const ModelOptions& options, absl::Span<BuiltTower> towers, size_t
 
   Scope inside = result.scope.WithLocation({});  // the model's ops carry their own lines
   if (tower.model_updates.valid()) inside = inside.OnlyIf(tower.model_updates);
-  FreezeVariables(scope, options.frozen);
+  FreezeVariables(scope, options.replicate.frozen);
+  FreezeOthers(scope, options.replicate.trainable);
+  FreezeFollowers(scope, options.replicate.follow);
   const absl::StatusOr<Output> loss = options.model(inside, result.batch);
   if (!loss.ok()) return scope.Fail(loss.status());
   if (!scope.status().ok()) return;
@@ -183,8 +187,16 @@ void AddModel(const ModelOptions& options, absl::Span<BuiltTower> towers, size_t
   result.metrics = *std::move(metrics);
   if (absl::Status status = CheckSameMetrics(towers[0], tower); !status.ok()) return scope.Fail(status);
 
-  if (absl::Status status = CheckFrozen(scope, options.frozen); !status.ok()) return scope.Fail(status);
+  if (absl::Status status = CheckFrozen(scope, options.replicate.frozen, options.replicate.trainable); !status.ok()) {
+    return scope.Fail(status);
+  }
   result.variables = TrainedVariables(scope);
+  for (const FrozenUntil& until : options.replicate.frozen_until) {
+    const absl::Status status =
+        optim::CheckSelects(optim::NameMatches(std::vector<std::string>{until.variables}), result.variables,
+                            "ReplicateOptions::frozen_until (--frozen_until), among what is trained");
+    if (!status.ok()) return scope.Fail(status);
+  }
   const Output descends = options.loss_scale != nullptr ? options.loss_scale->Scale(scope, result.loss) : result.loss;
   tower.gradients = optim::ComputeGradients(result.scope, descends, result.variables, options.sparse);
   // The order in which the backward pass produces them: a bucket of neighbours is then complete early, and its

@@ -25,11 +25,10 @@ std::vector<BuiltTower> AddInputs(const Scope& root, const DeviceSet& devices, a
 
 struct ModelOptions {
   const TowerFunction& model;
-  BatchNormPolicy batch_norm;
+  const ReplicateOptions& replicate;
   const optim::LossScale* loss_scale;  // null: no loss is scaled
   optim::SparseGradients sparse;
   bool dense_rows;  // sparse gradients are averaged in their dense form
-  const std::vector<std::string>& frozen;
 };
 // Builds the model of towers[i] and differentiates its loss. Errors stick to the graph.
 void AddModel(const ModelOptions& options, absl::Span<BuiltTower> towers, size_t i);

@@ -64,35 +64,25 @@ TEST_F(MovingAverageTest, FollowsItsFormula) {
   }
 }
 
-TEST_F(MovingAverageTest, AnEvaluationReplicaTakesTheAverages) {
-  const Variable statistics =
-      GetVariable(root_, "statistics", {1}, ConstantInitializer(7), {.dtype = DType::kFloat64, .trainable = false});
-  const Node* step = BuildStep(ExponentialMovingAverage({.decay = 0.5, .use_step = false}));
-  const Scope evaluation = root_.Replica(9);
-  const auto zeros = [&](const char* name, const Shape& shape) {
-    return GetVariable(evaluation, name, shape, ZerosInitializer(), {.dtype = DType::kFloat64});
+TEST_F(MovingAverageTest, ANetworkIsBuiltOverTheAverages) {
+  const auto make = [](const Scope& scope, const char* name, const Shape& shape) {
+    return GetVariable(scope, name, shape, ConstantInitializer(7), {.dtype = DType::kFloat64, .trainable = false});
   };
-  const Variable weights = zeros("weights", {2}), copied = zeros("statistics", {1});
-  const Node* take = ExponentialMovingAverage::AssignTo(evaluation, 0);
+  const Variable statistics = make(root_, "statistics", {1});
+  const Node* step = BuildStep(ExponentialMovingAverage({.decay = 0.5, .use_step = false}));
+  const Scope averaged = ExponentialMovingAverage::Averaged(root_);
+  const Variable weights = make(averaged, "weights", {2});
+  EXPECT_EQ(weights, ExponentialMovingAverage::AverageOf(root_, weights_));
+  EXPECT_EQ(make(averaged, "statistics", {1}), statistics);  // which has no average
   GraphRunner runner(graph_);
   runner.RunTarget(step);
-  runner.RunTarget(take);
   EXPECT_THAT(runner.Value(weights), ElementsAre(3.5, 3.5));
-  EXPECT_THAT(runner.Value(copied), ElementsAre(7));
   EXPECT_THAT(runner.Value(weights_), ElementsAre(4, 4));
-  EXPECT_THAT(runner.Value(statistics), ElementsAre(7));
 }
 
-TEST_F(MovingAverageTest, AReplicaCannotTakeItsOwn) {
-  BuildStep(ExponentialMovingAverage());
-  EXPECT_EQ(ExponentialMovingAverage::AssignTo(root_, 0), nullptr);
-  EXPECT_THAT(graph_.status().message(), ::testing::HasSubstr("replica 0 is both"));
-}
-
-TEST_F(MovingAverageTest, AVariableWithoutCounterpart) {
-  GetVariable(root_.Replica(2), "other", {}, ZerosInitializer());
-  EXPECT_EQ(ExponentialMovingAverage::AssignTo(root_.Replica(2), 0), nullptr);
-  EXPECT_THAT(graph_.status().message(), ::testing::HasSubstr("other of replica 2 has no counterpart"));
+TEST_F(MovingAverageTest, NoVariableIsMadeOverAverages) {
+  GetVariable(ExponentialMovingAverage::Averaged(root_), "other", {}, ZerosInitializer());
+  EXPECT_THAT(graph_.status().message(), ::testing::HasSubstr("other does not exist, and the scope only reuses"));
 }
 
 }  // namespace

@@ -82,8 +82,8 @@ std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOpt
     own.quiet = true;
     Classification evaluation;
     own.evaluate = [&](int64_t) -> absl::StatusOr<Evaluation> {
-      ASSIGN_OR_RETURN(
-          evaluation, run.evaluator->Run(*run.session, *run.dataset, {}, /*batch_size=*/7, nullptr, &world, kPatience));
+      ASSIGN_OR_RETURN(evaluation,
+                       run.evaluator->Run(*run.session, *run.dataset, {}, /*batch_size=*/7, &world, kPatience));
       return evaluation;
     };
     io::Checkpoint without_tensors;

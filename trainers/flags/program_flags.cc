@@ -42,8 +42,12 @@ std::vector<RunSetting> SettingsOf(const TrainingProgram& program, ProgramFlags&
   flags.batch_size = run.order.batch_size;
   std::vector<RunSetting> settings = program.Settings(run);
   for (RunSetting& setting : flags.all.Settings()) settings.push_back(std::move(setting));
-  const std::string frozen = run.replicate.frozen.empty() ? "none" : absl::StrJoin(run.replicate.frozen, ",");
-  settings.push_back({"--freeze", frozen, /*fixed=*/true, /*unrecorded=*/"none"});
+  const auto add = [&](const char* name, const std::vector<std::string>& patterns, bool fixed) {
+    settings.push_back({name, patterns.empty() ? "none" : absl::StrJoin(patterns, ","), fixed, /*unrecorded=*/"none"});
+  };
+  add("--freeze", run.replicate.frozen, /*fixed=*/true);
+  add("--trainable", run.replicate.trainable, /*fixed=*/true);
+  add("--frozen_until", flags.frozen_until, /*fixed=*/false);
   return settings;
 }
 

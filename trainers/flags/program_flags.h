@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,6 +37,7 @@ struct ProgramFlags {
   std::string variable_update = "replicated", averager = "local";
   int towers = 0, micro_batches = 1;
   models::ReplicateOptions replicate = {};
+  std::vector<std::string> frozen_until = {};  // "PATTERN:STEPS"
   std::string resume = "auto", trace = {};
   TrainerOptions training = {};
 
@@ -51,7 +53,7 @@ struct ProgramFlags {
   // once, so that a path that cannot be written is an error (Unavailable) before any work.
   absl::StatusOr<std::string> PrepareOutputs() const;
 
-  // Options from --variable_update, --freeze and --shard_optimizer for a process of `world`, which gathers the numbers
+  // Options from the flags of the section "Towers" for a process of `world`, which gathers the numbers
   // of towers of all; sets what `options` of a session on `devices` need for --averager, and the default of
   // --step_timeout. InvalidArgument names the flag; an averager that is not available on `devices` or among processes
   // is an error, too. A session with `options` must not outlive `devices`.
@@ -78,6 +80,7 @@ struct ProgramFlags {
   absl::Status SetAverager(const DeviceSet& devices, World& world, const TowersOfWorld& towers_of,
                            SessionOptions& options) const;
   absl::StatusOr<int> TowersInSeries(int devices) const;
+  absl::StatusOr<std::vector<models::FrozenUntil>> FrozenUntil() const;
 };
 
 // Opens devices and data as the flags say, looks for a checkpoint in --train_dir, and calls RunTraining. Returns the

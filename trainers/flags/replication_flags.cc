@@ -1,6 +1,8 @@
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
@@ -41,6 +43,30 @@ void ProgramFlags::AddReplication() {
   all.Add("freeze", &replicate.frozen,
           "Patterns of names of variables that stay as they are, separated by commas: 'conv*,local3/*'. * stands for "
           "any text, ? for one character. A frozen batch normalisation normalises with its moving averages.");
+  all.Add(
+      "trainable", &replicate.trainable,
+      "Patterns of names of variables that are trained, separated by commas; all others are frozen. Empty: all that "
+      "--freeze leaves.");
+  all.Add(
+      "frozen_until", &frozen_until,
+      "Variables that stay as they are in the first steps, and are trained from then on, as PATTERN:STEPS, separated "
+      "by commas: 'conv*:200,local3/*:400'. Batch normalisation is as in training throughout.");
+}
+
+// --frozen_until
+absl::StatusOr<std::vector<models::FrozenUntil>> ProgramFlags::FrozenUntil() const {
+  std::vector<models::FrozenUntil> all_of_them;
+  for (const std::string& text : frozen_until) {
+    const size_t colon = text.rfind(':');
+    models::FrozenUntil until{.variables = text.substr(0, colon)};
+    const bool number = colon != text.npos && absl::SimpleAtoi(text.substr(colon + 1), &until.steps);
+    if (!number || until.variables.empty() || until.steps < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--frozen_until is '", text, "'; expected a pattern and a number of steps: 'conv*:200'"));
+    }
+    all_of_them.push_back(std::move(until));
+  }
+  return all_of_them;
 }
 
 absl::Status ProgramFlags::SetAverager(const DeviceSet& devices, World& world, const TowersOfWorld& towers_of,
@@ -100,6 +126,7 @@ absl::StatusOr<models::ReplicateOptions> ProgramFlags::Replication(const DeviceS
   chosen.first_tower = towers_of.first[world.rank()] * series;
   chosen.towers = towers_of.total() * series;
   chosen.micro_batches = series;
+  ASSIGN_OR_RETURN(chosen.frozen_until, FrozenUntil());
   ASSIGN_OR_RETURN(chosen.variable_update, models::ParseVariableUpdate(variable_update));
   if (chosen.variable_update == models::VariableUpdate::kIndependent) {
     RETURN_IF_ERROR(all.Reject({"averager"}, "a run with --variable_update=independent, which averages nothing"));

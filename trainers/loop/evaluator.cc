@@ -108,9 +108,8 @@ std::vector<PlannedStep> Evaluator::Steps(int64_t examples, int64_t batch_size) 
 }
 
 absl::StatusOr<Classification> Evaluator::Run(Session& session, const data::Dataset& dataset,
-                                              const data::ImagePolicies& images, int64_t batch_size, const Node* before,
-                                              World* world, absl::Duration task_timeout) const {
-  if (before != nullptr) RETURN_IF_ERROR(session.RunTarget(before));
+                                              const data::ImagePolicies& images, int64_t batch_size, World* world,
+                                              absl::Duration task_timeout) const {
   std::vector<BatchSums> batches;
   std::vector<int64_t> confusion(classes_ <= Classification::kMaxConfusion ? classes_ * classes_ : 0);
   RETURN_IF_ERROR(ForDealtBatches(dataset, images, batch_size, world, [&](const data::Batch& batch) -> absl::Status {

@@ -64,11 +64,11 @@ class Evaluator {
   Output logits() const { return logits_; }
 
   // Evaluates the whole dataset, with its images through the policies, in batches of `batch_size`; the last may be
-  // smaller. Runs the target `before` first, unless it is null. The processes of `world`, if it is not null,
+  // smaller. The processes of `world`, if it is not null,
   // deal the batches among them; all get the same result, bit by bit as in one process. Errors: also those of
   // World::AllGather.
   absl::StatusOr<Classification> Run(Session& session, const data::Dataset& dataset, const data::ImagePolicies& images,
-                                     int64_t batch_size, const Node* before = nullptr, World* world = nullptr,
+                                     int64_t batch_size, World* world = nullptr,
                                      absl::Duration task_timeout = absl::Minutes(10)) const;
 
  private:

@@ -112,7 +112,6 @@ absl::Status PictureProgram::Result(const ProgramRun& run, Session& session, con
 
 absl::Status PictureProgram::Predict(Session& session) const {
   const ExportedModel model = *Exported();
-  if (model.before != nullptr) RETURN_IF_ERROR(session.RunTarget(model.before));
   auto file = data_.predict.begin();
   const auto predict = [&](const data::Batch& batch) -> absl::Status {
     ASSIGN_OR_RETURN(const std::vector<Tensor> logits,

@@ -3,14 +3,8 @@
 #include "framework/base/status.h"
 #include "framework/data/mixup.h"
 #include "models/layers/losses.h"
-#include "optim/moving_average.h"
 
 namespace belfry::trainers {
-namespace {
-
-constexpr int kEvaluationReplica = 1 << 20;  // of the variables that hold moving averages; not a tower's
-
-}  // namespace
 
 absl::StatusOr<Output> ClassifierProgram::Loss(const Scope& tower, const models::Batch& batch) const {
   ASSIGN_OR_RETURN(const Output logits, Logits(tower, batch, /*training=*/true));
@@ -26,28 +20,22 @@ absl::StatusOr<Output> ClassifierProgram::Loss(const Scope& tower, const models:
 
 absl::Status ClassifierProgram::AddEvaluation(ProgramRun& run, const Scope& scope,
                                               absl::Span<const data::Field> fields) {
-  Scope evaluation = scope.NameScope("evaluation");
-  const bool averages = run.replicate.moving_average > 0;
-  if (averages) evaluation = evaluation.Replica(kEvaluationReplica).ReuseVariables(Reuse::kNever);
   const auto logits = [this](const Scope& at, const models::Batch& batch) { return Logits(at, batch, false); };
-  evaluator_ = std::make_unique<Evaluator>(evaluation, fields, logits, label_);
-  if (averages) take_averages_ = optim::ExponentialMovingAverage::AssignTo(evaluation, scope.replica());
+  evaluator_ = std::make_unique<Evaluator>(scope.NameScope("evaluation"), fields, logits, label_);
   run.training.evaluation_steps = evaluator_->Steps(run.test->size(), evaluation_batch_);
   return absl::OkStatus();
 }
 
 absl::StatusOr<Evaluation> ClassifierProgram::Evaluate(const ProgramRun& run, Session& session, int64_t step) {
-  ASSIGN_OR_RETURN(results_, evaluator_->Run(session, *run.test, evaluation_images_, evaluation_batch_, take_averages_,
-                                             &run.world, run.training.tasks.timeout));
+  ASSIGN_OR_RETURN(results_, evaluator_->Run(session, *run.test, evaluation_images_, evaluation_batch_, &run.world,
+                                             run.training.tasks.timeout));
   RETURN_IF_ERROR(CheckLoss(results_.loss, step));
   return Figures(results_);
 }
 
 std::optional<ExportedModel> ClassifierProgram::Exported() const {
   if (evaluator_ == nullptr) return std::nullopt;
-  return ExportedModel{.inputs = InputsOf(evaluator_->batch(), label_),
-                       .outputs = {{"logits", evaluator_->logits()}},
-                       .before = take_averages_};
+  return ExportedModel{.inputs = InputsOf(evaluator_->batch(), label_), .outputs = {{"logits", evaluator_->logits()}}};
 }
 
 }  // namespace belfry::trainers

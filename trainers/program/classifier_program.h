@@ -11,8 +11,7 @@
 
 namespace belfry::trainers {
 
-// Trains by the mean cross-entropy, and the model's regularizers, and evaluates by an Evaluator: with moving averages
-// of the weights, if there are any (ReplicateOptions::moving_average).
+// Trains by the mean cross-entropy, and the model's regularizers, and evaluates by an Evaluator.
 class ClassifierProgram : public TrainingProgram {
  public:
   absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) const override;
@@ -39,7 +38,6 @@ class ClassifierProgram : public TrainingProgram {
  private:
   const std::string label_;  // the field
   std::unique_ptr<Evaluator> evaluator_;
-  const Node* take_averages_ = nullptr;
 };
 
 }  // namespace belfry::trainers

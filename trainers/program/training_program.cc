@@ -68,10 +68,11 @@ absl::StatusOr<std::unique_ptr<Made>> Make(TrainingProgram& program, ProgramRun&
   ASSIGN_OR_RETURN(made->input, data::Prefetcher::Create(*run.train, run.order));
   RETURN_IF_ERROR(AddTrainStep(program, run, *made));
   const models::TrainStep& step = made->step;
-  const Scope of_tower = Scope(made->graph)
-                             .Device(run.devices.device(step.towers[0].device).name())
-                             .Replica(step.towers[0].scope.replica())
-                             .ReuseVariables(Reuse::kAlways);
+  Scope of_tower = Scope(made->graph)
+                       .Device(run.devices.device(step.towers[0].device).name())
+                       .Replica(step.towers[0].scope.replica())
+                       .ReuseVariables(Reuse::kAlways);
+  if (run.replicate.moving_average > 0) of_tower = step.Averaged(of_tower);
   if (run.test != nullptr) RETURN_IF_ERROR(program.AddEvaluation(run, of_tower, FieldsToEvaluate(*made->input)));
   ASSIGN_OR_RETURN(made->session, Session::Create(made->graph, run.devices, run.session));
   return made;
@@ -184,7 +185,6 @@ absl::Status CheckExport(const TrainingProgram& program, const ProgramRun& run) 
 absl::Status Export(const TrainingProgram& program, const ProgramRun& run, Session& session) {
   if (run.export_file.empty()) return absl::OkStatus();
   const ExportedModel model = *program.Exported();
-  if (model.before != nullptr) RETURN_IF_ERROR(session.RunTarget(model.before));
   RETURN_IF_ERROR(SaveModel(session, model.inputs, model.outputs, run.export_file));
   if (!run.training.quiet) std::printf("The model was saved to %s.\n", run.export_file.c_str());
   return absl::OkStatus();

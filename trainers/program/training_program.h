@@ -78,7 +78,6 @@ absl::StatusOr<size_t> BucketBytes(World& world, const DeviceSet& devices, absl:
 // A trained model in evaluation mode, for SaveModel.
 struct ExportedModel {
   std::vector<NamedOutput> inputs, outputs;
-  const Node* before = nullptr;  // a target to run first; null: none
 };
 // The fields of a batch by name, except the field `label`.
 std::vector<NamedOutput> InputsOf(const models::Batch& batch, absl::string_view label = "");

@@ -127,12 +127,15 @@ class ModelDescription {
     if (node.op().kind == OpKind::kVariable) {
       const Variable variable = graph_.VariableOf(node);
       variables_.emplace_back(tensors_.size(), variable);
+      // An average takes the place of its variable (Scope::ReadSlots).
+      const VariableDef* const slot_of = variable.def().slot_of;
+      const Variable of = slot_of == nullptr ? variable : Variable(slot_of);
       if (IsFloating(variable.dtype())) {
-        described_.push_back({{"node", nodes_.Reference(node.output(0))[0]}, {"trainable", variable.trainable()}});
+        described_.push_back({{"node", nodes_.Reference(node.output(0))[0]}, {"trainable", of.trainable()}});
       }
-      const Json value = Keep(variable.name(), Tensor());
+      const Json value = Keep(of.name(), Tensor());
       return {{"op", graph_.registry().ForRole(OpRole::kConst)->name},
-              {"name", node.name()},
+              {"name", of.node().name()},
               {"inputs", Json::array()},
               {"attrs", {{"dtype", DTypeName(variable.dtype())}, {"value", value}}}};
     }

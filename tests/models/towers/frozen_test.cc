@@ -52,7 +52,7 @@ std::vector<double> HeadAlone(int steps, double rate, double weight_decay) {
 
 TEST_P(FrozenTrunk, KeepsItsBytesWhileTheHeadLearns) {
   ReplicateOptions options = GetParam().options;
-  options.frozen = {"encoder/*"};
+  if (options.trainable.empty()) options.frozen = {"encoder/*"};
   options.moving_average = 0.9;
   Trajectory run;
   const optim::GradientDescent descent({.learning_rate = 0.1, .weight_decay = 0.05});
@@ -94,6 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
     Layouts, FrozenTrunk,
     testing::Values(FrozenCase{"one", "cpu:1", {}}, FrozenCase{"three", "cpu:3", {}},
                     FrozenCase{"sharded", "cpu:3", {.bucket_bytes = 64, .shard_optimizer = true}},
+                    FrozenCase{"others", "cpu:2", {.frozen = {"encoder/b*"}, .trainable = {"head/w*", "*/biases"}}},
                     FrozenCase{"parameter_device", "cpu:2", {.variable_update = VariableUpdate::kParameterDevice}}),
     [](const auto& info) { return info.param.name; });
 
@@ -117,7 +118,9 @@ TEST_P(FrozenNorm, NormalisesWithItsAveragesAndKeepsThem) {
   for (const bool frozen : {true, false}) {
     Graph graph(BuiltinOps());
     ReplicateOptions options{.batch_norm = GetParam()};
-    if (frozen) options.frozen = {"trunk/*"};
+    if (frozen)
+      (GetParam() == BatchNormPolicy::kPerTower ? options.trainable : options.frozen) = {
+          GetParam() == BatchNormPolicy::kPerTower ? "head/*" : "trunk/*"};
     const TrainStep step = ReplicateTowers(Scope(graph), devices, fields, NormalisedColumn::Loss,
                                            optim::GradientDescent({.learning_rate = 0.5}), options);
     ASSERT_EQ(graph.status(), absl::OkStatus());
@@ -179,9 +182,10 @@ TEST(FrozenTest, AveragesThatOneReplicaAloneMovesAreAnError) {
   }
 }
 
-std::string FrozenError(std::vector<std::string> patterns) {
+std::string FrozenError(std::vector<std::string> patterns, std::vector<std::string> trainable = {}) {
   Trajectory run;
-  return std::string(run.Open("cpu:2", optim::GradientDescent(), {.frozen = std::move(patterns)}).message());
+  const ReplicateOptions options{.frozen = std::move(patterns), .trainable = std::move(trainable)};
+  return std::string(run.Open("cpu:2", optim::GradientDescent(), options).message());
 }
 
 TEST(FrozenTest, PatternsThatCannotBe) {
@@ -190,6 +194,9 @@ TEST(FrozenTest, PatternsThatCannotBe) {
                     HasSubstr("[encoder/biases, encoder/weights, head/biases, head/weights]")));
   EXPECT_THAT(FrozenError({"*"}), HasSubstr("the patterns * match all trainable variables"));
   EXPECT_EQ(FrozenError({}), "");
+  EXPECT_THAT(FrozenError({}, {"head/*", "decoder/*"}),
+              HasSubstr("ReplicateOptions::trainable (--trainable): the pattern 'decoder/*' matches no variable"));
+  EXPECT_THAT(FrozenError({"head/*"}, {"head/*"}), HasSubstr("match no trainable variable of the model that is not"));
 }
 
 // Two models in one graph: what one step freezes, the other trains.

@@ -12,8 +12,8 @@
 namespace belfry::models {
 namespace {
 
-constexpr double kMomentum = 0.5, kAlpha = 0.25;
-constexpr int kEvery = 2, kSteps = 5;
+constexpr double kNormMomentum = 0.5, kAlpha = 0.25;
+constexpr int kEvery = 2, kLookaheadSteps = 5;
 
 // Four examples in each step; two steps never have the same.
 std::vector<double> Examples(int step) { return {1.0 * step, 2.0 + step, -1.0, 0.5 * step * step}; }
@@ -31,7 +31,7 @@ std::vector<std::vector<double>> MovingMeans(int towers, BatchNormPolicy policy,
     std::vector<Output> all;
     for (int i = 0; i < calls; ++i) {
       const Scope scope = tower.ReuseVariables(i == 0 ? Reuse::kNever : Reuse::kAlways);
-      all.push_back(BatchNorm(scope, "bn", batch["x"], {.momentum = kMomentum}));
+      all.push_back(BatchNorm(scope, "bn", batch["x"], {.momentum = kNormMomentum}));
     }
     return ops::Mean(tower, ops::Square(tower, ops::AddN(tower, all)));
   };
@@ -40,7 +40,7 @@ std::vector<std::vector<double>> MovingMeans(int towers, BatchNormPolicy policy,
   EXPECT_TRUE(graph.status().ok()) << graph.status();
   const auto session = Session::Create(graph, devices).value();
   EXPECT_TRUE(session->RunTarget(step.initialize).ok());
-  for (int s = 1; s <= kSteps; ++s) {
+  for (int s = 1; s <= kLookaheadSteps; ++s) {
     const std::vector<double> examples = Examples(s);
     std::vector<Feed> feeds;
     for (int t = 0; t < towers; ++t) {
@@ -61,11 +61,11 @@ std::vector<std::vector<double>> MovingMeans(int towers, BatchNormPolicy policy,
 // The moving mean of the first `examples` of each step.
 double Expected(int examples, int calls = 1) {
   double moving = 0, slow = 0;
-  for (int s = 1; s <= kSteps; ++s) {
+  for (int s = 1; s <= kLookaheadSteps; ++s) {
     const std::vector<double> all = Examples(s);
     double mean = 0;
     for (int i = 0; i < examples; ++i) mean += all[i] / examples;
-    for (int i = 0; i < calls; ++i) moving = kMomentum * moving + (1 - kMomentum) * mean;
+    for (int i = 0; i < calls; ++i) moving = kNormMomentum * moving + (1 - kNormMomentum) * mean;
     if (s == 1) slow = moving;
     if (s % kEvery == 0) moving = slow += kAlpha * (moving - slow);
   }

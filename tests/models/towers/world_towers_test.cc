@@ -33,8 +33,8 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kEdge = 6, kChannels = 2;
-constexpr int kClasses = 3, kSteps = 15;
+constexpr int64_t kWorldEdge = 6, kWorldChannels = 2;
+constexpr int kWorldClasses = 3, kWorldSteps = 15;
 
 struct Case {
   DType dtype = DType::kFloat32;
@@ -49,7 +49,7 @@ TowerFunction Network(DType dtype) {
     Output x = ops::Cast(tower, batch["image"], dtype);
     x = ops::Relu(tower, BatchNorm(tower, "bn", Conv2D(tower, "conv", x, 8, 3), {.momentum = 0.8}));
     x = Dropout(tower, "dropout", Flatten(tower, MaxPool(tower, "pool", x)), 0.3, /*training=*/true);
-    x = Dense(tower, "logits", x, kClasses, {.weight_decay = 1e-4});
+    x = Dense(tower, "logits", x, kWorldClasses, {.weight_decay = 1e-4});
     AddCrossEntropy(tower, x, batch["label"]);
     return TotalLoss(tower);
   };
@@ -76,12 +76,12 @@ struct Data {
 
   explicit Data(std::mt19937& random) {
     std::normal_distribution<float> normal;
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kWorldSteps; ++step) {
       const int64_t n = step % 3 == 2 ? 1 + static_cast<int64_t>(random() % 6) : 8;
-      images.emplace_back(DType::kFloat32, Shape{n, kEdge, kEdge, kChannels});
+      images.emplace_back(DType::kFloat32, Shape{n, kWorldEdge, kWorldEdge, kWorldChannels});
       for (int64_t i = 0; i < images.back().elements(); ++i) images.back().data<float>()[i] = normal(random);
       labels.emplace_back(DType::kInt32, Shape{n});
-      for (int64_t i = 0; i < n; ++i) labels.back().data<int32_t>()[i] = static_cast<int32_t>(random() % kClasses);
+      for (int64_t i = 0; i < n; ++i) labels.back().data<int32_t>()[i] = static_cast<int32_t>(random() % kWorldClasses);
       labels.back().data<int32_t>()[0] = 1;  // not 0 in all
     }
   }
@@ -147,15 +147,16 @@ absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int co
   options.bucket_bytes = 256;
   const optim::Momentum momentum({.learning_rate = 0.1, .momentum = 0.9});
   const optim::Adam adam({.learning_rate = 0.05, .weight_decay = 0.01});
-  const TrainStep step = ReplicateTowers(Scope(graph), devices, ClassifiedFields({kEdge, kEdge, kChannels}),
-                                         c.table ? WeighedTable(c.dtype) : Network(c.dtype),
-                                         c.table ? static_cast<const optim::Optimizer&>(adam) : momentum, options);
+  const TrainStep step =
+      ReplicateTowers(Scope(graph), devices, ClassifiedFields({kWorldEdge, kWorldEdge, kWorldChannels}),
+                      c.table ? WeighedTable(c.dtype) : Network(c.dtype),
+                      c.table ? static_cast<const optim::Optimizer&>(adam) : momentum, options);
   RETURN_IF_ERROR(graph.status());
   ASSIGN_OR_RETURN(const auto session,
                    Session::Create(graph, devices, {.timeout = absl::Seconds(60), .collectives = averager}));
   RETURN_IF_ERROR(session->RunTarget(step.initialize));
   Outcome outcome;
-  for (int s = 0; s < kSteps; ++s) {
+  for (int s = 0; s < kWorldSteps; ++s) {
     if (step.micro_batches > 1) {
       ASSIGN_OR_RETURN(const float loss, RunSeries(*session, step, data, s));
       outcome.losses.push_back(loss);
@@ -216,7 +217,7 @@ class WorldTowers : public testing::TestWithParam<std::pair<std::string, Case>> 
       ASSERT_OK_AND_ASSIGN(const auto actual, TrainInWorld(c, data, layout, open));
       for (size_t p = 0; p < actual.size(); ++p) {
         const Outcome& outcome = actual[p];
-        EXPECT_EQ(std::memcmp(outcome.losses.data(), expected.losses.data(), kSteps * sizeof(float)), 0)
+        EXPECT_EQ(std::memcmp(outcome.losses.data(), expected.losses.data(), kWorldSteps * sizeof(float)), 0)
             << "process " << p << ": " << absl::StrJoin(outcome.losses, " ") << " instead of "
             << absl::StrJoin(expected.losses, " ");
         // One device has the slots whole.
@@ -255,7 +256,7 @@ TEST(WorldTowers, AllTowersInSeriesHaveTheBitsOfTowersSideBySide) {
     c.options.micro_batches = towers;
     const auto actual = Train(c, data, 0, towers, MakeLocalCollective);
     ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << "\n" << actual.status();
-    EXPECT_EQ(std::memcmp(actual->losses.data(), expected->losses.data(), kSteps * sizeof(float)), 0);
+    EXPECT_EQ(std::memcmp(actual->losses.data(), expected->losses.data(), kWorldSteps * sizeof(float)), 0);
     for (const auto& [name, value] : expected->variables) EXPECT_TRUE(SameBits(actual->variables.at(name), value));
   }
   const Case halves{.options = {.micro_batches = 3}, .towers = 6};
