@@ -65,6 +65,10 @@ execute_process(COMMAND ${work_dir}/examples/oscillator OUTPUT_VARIABLE text COM
 if(NOT text MATCHES "largest error: 0\\.00[0-9]+\n$")
   message(FATAL_ERROR "oscillator does not solve its equation:\n${text}")
 endif()
+execute_process(COMMAND ${work_dir}/examples/target_network OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+if(NOT text MATCHES "cell 0: go right, which is worth 0\\.5[0-9]\n.*cell 6: go right, .*to the right is 0\\.0[0-4][0-9]\\.\n$")
+  message(FATAL_ERROR "target_network does not learn:\n${text}")
+endif()
 run(${prefix}/bin/cifar10 --steps=1 --batch_size=8 --model=resnet20 --export=${work_dir}/model.safetensors)
 execute_process(COMMAND ${work_dir}/examples/run_model ${work_dir}/model.safetensors OUTPUT_VARIABLE text
                 COMMAND_ERROR_IS_FATAL ANY)
