@@ -120,13 +120,15 @@ std::vector<OpCase> UnaryCases() {
                          for (double& v : y.values) v *= -0.75;
                          return Arrays{y};
                        }});
+  // Bounds between two cells of the grid on which inputs are drawn, for the gradient has a kink there.
+  constexpr double kLow = -2 + 9 * 4.0 / 23, kHigh = -2 + 19 * 4.0 / 23;
   cases.push_back({.name = "ClipByValue",
                    .inputs = {{.shape = {3, 7}, .low = -2, .high = 2, .gap = 1e-3}},
-                   .build = [](const Scope& s, const Ins& in) { return Outs{ops::ClipByValue(s, in[0], -0.5, 1.25)}; },
+                   .build = [](const Scope& s, const Ins& in) { return Outs{ops::ClipByValue(s, in[0], kLow, kHigh)}; },
                    .reference =
                        [](const Arrays& in) {
                          Array y = in[0];
-                         for (double& v : y.values) v = v < -0.5 ? -0.5 : (v > 1.25 ? 1.25 : v);
+                         for (double& v : y.values) v = v < kLow ? kLow : (v > kHigh ? kHigh : v);
                          return Arrays{y};
                        }});
   return cases;
