@@ -1,7 +1,6 @@
 #include "models/towers/following.h"
 
 #include <string>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
@@ -87,8 +86,8 @@ absl::StatusOr<std::vector<Follower>> Followers(const Scope& tower, const Replic
         return Wrong(rule, absl::StrCat(variable.name(), " would also be trained, by the pattern '", pattern,
                                         "' of ReplicateOptions::trainable"));
       }
-      ASSIGN_OR_RETURN(Follower follower, FollowerOf(rule, variable, tower.graph()));
-      followers.push_back(std::move(follower));
+      ASSIGN_OR_RETURN(const Follower follower, FollowerOf(rule, variable, tower.graph()));
+      followers.push_back(follower);
     }
   }
   for (const auto& [variable, of, rule] : followers) {
