@@ -4,8 +4,8 @@
 
 #include "framework/base/status.h"
 #include "framework/data/prefetcher.h"
-#include "framework/graph/gradient_checker.h"
 #include "framework/graph/gradients.h"
+#include "framework/runtime/check_gradients.h"
 #include "framework/runtime/session.h"
 #include "lion.h"
 #include "models/layers/layers.h"

@@ -120,8 +120,10 @@ void RegisterRounding(OpRegistry& registry) {
   registry.Add(UnaryOp("Floor", kFloatTypes, FloatMaps<functor::Floor>(), nullptr));
   registry.Add(UnaryOp("Ceil", kFloatTypes, FloatMaps<functor::Ceil>(), nullptr));
   registry.Add(UnaryOp("Round", kFloatTypes, FloatMaps<functor::Round>(), nullptr));
-  registry.Add(UnaryOp("RoundThrough", kFloatTypes, FloatMaps<functor::Round>(),
-                       [](const Scope&, Output, Output, Output dy) { return dy; }));
+  OpDef through = UnaryOp("RoundThrough", kFloatTypes, FloatMaps<functor::Round>(),
+                          [](const Scope&, Output, Output, Output dy) { return dy; });
+  through.element_code = ElementMap("functor::Round<{T}>{}");
+  registry.Add(std::move(through));
   registry.Add(BinaryOp("Maximum", kNumericTypes, NumericZips<functor::Maximum>(),
                         [](const Scope& scope, Output a, Output b, Output, Output dy) {
                           return Route(scope, GreaterEqual(scope, a, b), dy);

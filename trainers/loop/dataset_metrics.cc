@@ -248,10 +248,11 @@ absl::Status Read(absl::string_view bytes, std::vector<std::map<int64_t, Numbers
 }
 
 // The metrics of a model with one output.
-std::vector<OutputMetric> OfOutput(std::vector<DatasetMetric> rules, const Output& output, const std::string& label) {
+std::vector<OutputMetric> OfOutput(const std::vector<DatasetMetric>& rules, const Output& output,
+                                   const std::string& label) {
   std::vector<OutputMetric> metrics;
-  for (DatasetMetric& rule : rules) {
-    metrics.push_back({.name = rule.name, .output = output, .label = label, .rule = std::move(rule)});
+  for (const DatasetMetric& rule : rules) {
+    metrics.push_back({.name = rule.name, .output = output, .label = label, .rule = rule});
   }
   return metrics;
 }
@@ -388,7 +389,7 @@ class DatasetMetrics::Tally {
 DatasetMetrics::DatasetMetrics(OpScope scope, absl::Span<const data::Field> fields, const ModelOutputs::Model& model,
                                std::vector<DatasetMetric> metrics, const std::string& label) {
   const ModelOutputs outputs(scope, fields, model);
-  *this = DatasetMetrics(scope, outputs.batch(), OfOutput(std::move(metrics), outputs.output(), label));
+  *this = DatasetMetrics(scope, outputs.batch(), OfOutput(metrics, outputs.output(), label));
 }
 
 DatasetMetrics::DatasetMetrics(OpScope scope, models::Batch batch, std::vector<OutputMetric> metrics)
