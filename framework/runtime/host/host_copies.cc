@@ -16,10 +16,12 @@ bool Belongs(const HostCopy& copy, const Lane& lane) {
 void StageFeeds(const BoundPlan& bound, const RunState& state, absl::Span<const Tensor> feeds) {
   size_t next = 0;
   for (const HostCopy& feed : bound.feeds) {
-    const void* const from = feed.program.has_value() ? *feed.program : feeds[next++].raw();
+    const Tensor* const tensor = feed.program.has_value() ? nullptr : &feeds[next++];
+    const void* const from = tensor == nullptr ? *feed.program : tensor->raw();
+    const size_t bytes = tensor == nullptr ? feed.spec.bytes() : tensor->bytes();
     const bool staged = bound.devices.device(feed.device).asynchronous();
     void* const to = staged ? feed.staged[state.place].data() : feed.data;
-    if (to != nullptr && to != from && feed.spec.bytes() > 0) std::memcpy(to, from, feed.spec.bytes());
+    if (to != nullptr && to != from && bytes > 0) std::memcpy(to, from, bytes);
   }
 }
 
