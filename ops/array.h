@@ -140,8 +140,8 @@ struct AxisPadding {
 };
 // x surrounded by `value`: Pad(scope, images, {{0, 0}, {4, 4}, {4, 4}, {0, 0}}).
 Output Pad(OpScope scope, Output x, std::vector<AxisPadding> paddings, double value = 0);
-// x continued beyond its ends by itself, as on a ring or a torus. Padded axes have a known extent, and at least as many
-// elements as are added on a side.
+// x continued beyond its ends by itself, as on a ring or a torus. Paddings are at least 0; padded axes have a known
+// extent, and at least as many elements as are added on a side.
 Output CircularPad(OpScope scope, Output x, const std::vector<AxisPadding>& paddings);
 
 // The slices of `params` at `indices`, which are int32 or int64; the shape of `indices` replaces `axis`: params [V, D]

@@ -28,7 +28,8 @@ ClippedByGlobalNorm ClipByGlobalNorm(OpScope scope, absl::Span<const Output> gra
 
 // Updates variables by another optimizer, and then clamps the elements of those that `filter` selects to [low, high]:
 // the critic of Arjovsky, Chintala and Bottou, "Wasserstein GAN", 2017, or weights that must not be negative. NaN stays
-// NaN. Sparse gradients are made dense.
+// NaN. Sparse gradients are made dense. It goes around a Lookahead, whose slow weights would leave the bounds
+// otherwise.
 class ClipWeights : public WrappingOptimizer {
  public:
   // A null filter selects all. low > high is an error of Check and of the graph.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,10 @@ Schedule MakeSchedule(std::string op, Attrs attrs, std::shared_ptr<const Schedul
 
 Output Schedule::Build(const Scope& scope, Output step) const {
   if (nodes_ != nullptr) {
+    if (*nodes_ == nullptr) {
+      scope.Fail(absl::InvalidArgumentError("FromNodes was given no function"));
+      return Output();
+    }
     const Output rate = (*nodes_)(scope, step);
     if (!rate.valid() || (IsFloating(rate.dtype()) && rate.shape().rank() == 0)) {
       return ops::Cast(scope, rate, DType::kFloat32);
@@ -91,8 +96,7 @@ double Schedule::At(int64_t step) const {
 }
 
 std::string Schedule::ToString() const {
-  // The address, for schedules with other functions are others.
-  if (nodes_ != nullptr) return fmt::format("FromNodes({})", static_cast<const void*>(nodes_.get()));
+  if (nodes_ != nullptr) return absl::StrCat("FromNodes(", op_, ")");
   if (op_.empty()) return adjustable_ ? absl::StrCat("Adjustable(initial=", Print(rate_), ")") : Print(rate_);
   std::vector<std::string> parts;
   for (const auto& [name, value] : attrs_.values()) parts.push_back(absl::StrCat(name, "=", Print(value)));
@@ -136,6 +140,9 @@ Schedule WarmUp(Schedule schedule, int64_t warmup_steps, double start) {
 Schedule FromNodes(NodesOfRate nodes) {
   Schedule schedule(0);
   schedule.nodes_ = std::make_shared<const NodesOfRate>(std::move(nodes));
+  // Schedules with other functions have other texts (LearningRate), also when the former ones are gone.
+  std::random_device random;
+  schedule.op_ = absl::StrCat(absl::Hex(random()), absl::Hex(random()), absl::Hex(random()));
   return schedule;
 }
 

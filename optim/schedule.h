@@ -39,7 +39,7 @@ class Schedule {
   friend Schedule FromNodes(NodesOfRate nodes);
   double rate_;
   bool adjustable_ = false;
-  std::string op_;  // an op of ops/schedule.h; empty for a constant
+  std::string op_;  // an op of ops/schedule.h; empty for a constant; of FromNodes, what tells it from others
   Attrs attrs_;
   std::shared_ptr<const Schedule> scaled_;    // the schedule that a warm-up scales
   std::shared_ptr<const NodesOfRate> nodes_;  // null for all others

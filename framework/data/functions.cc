@@ -22,6 +22,7 @@ class GeneratedBatches final : public ExampleRing {
   static absl::StatusOr<std::unique_ptr<BatchSource>> Create(std::vector<Field> fields, const GeneratorOptions& options,
                                                              Generator generate) {
     RETURN_IF_ERROR(CheckFields(fields));
+    if (generate == nullptr) return absl::InvalidArgumentError("FromGenerator was given no function");
     if (options.examples_per_epoch < 0 || options.depth < 0) {
       return absl::InvalidArgumentError(absl::StrCat("examples_per_epoch is ", options.examples_per_epoch,
                                                      " and depth ", options.depth, "; expected at least 0"));
@@ -35,8 +36,15 @@ class GeneratedBatches final : public ExampleRing {
                                  .depth = std::max(1, options.depth)};
     RETURN_IF_ERROR(CheckDealing(ring, std::max<int64_t>(1, options.examples_per_epoch)));
     const int64_t examples = options.examples_per_epoch > 0 ? options.examples_per_epoch : options.batch_size;
+    std::vector<Tensor> drawn;
+    for (const Field& field : fields) {
+      std::vector<int64_t> extents = {options.batch_size};
+      extents.insert(extents.end(), field.shape.dims().begin(), field.shape.dims().end());
+      ASSIGN_OR_RETURN(const Shape shape, Shape::Make(extents));
+      ASSIGN_OR_RETURN(drawn.emplace_back(), Tensor::Allocate(field.dtype, shape));
+    }
     std::unique_ptr<GeneratedBatches> source(
-        new GeneratedBatches(ring, std::move(fields), examples, std::move(generate)));
+        new GeneratedBatches(ring, std::move(fields), examples, std::move(generate), std::move(drawn)));
     RETURN_IF_ERROR(source->Start());
     return source;
   }
@@ -50,15 +58,14 @@ class GeneratedBatches final : public ExampleRing {
   }
 
  private:
-  GeneratedBatches(const PrefetcherOptions& options, std::vector<Field> fields, int64_t examples, Generator generate)
+  GeneratedBatches(const PrefetcherOptions& options, std::vector<Field> fields, int64_t examples, Generator generate,
+                   std::vector<Tensor> drawn)
       : ExampleRing(options, {.waits = true}, std::move(fields), examples,
                     BatchesPerEpoch(examples, options.batch_size, /*drop_remainder=*/false)),
         examples_(examples),
         generate_(std::move(generate)),
-        drawn_(fields_.size()),
-        places_(fields_.size()) {
-    for (size_t i = 0; i < fields_.size(); ++i) drawn_[i].resize(options.batch_size * fields_[i].bytes());
-  }
+        drawn_(std::move(drawn)),
+        places_(fields_.size()) {}
 
   int64_t FirstExample(Position position) const {
     return position.epoch * examples_ + position.batch * options_.batch_size;
@@ -77,9 +84,11 @@ class GeneratedBatches final : public ExampleRing {
   }
 
   absl::Status Fill(Slot& slot, int64_t /*begin*/, int64_t /*end*/, int worker) override {
+    RETURN_IF_ERROR(lost_);
     const int64_t wanted = slot.examples;
     int64_t count = 0;
     while (count < wanted && !ended_) {
+      if (cancelled()) return absl::CancelledError("the source of batches was cancelled");
       RETURN_IF_ERROR(Draw(count));
       if (!ended_) ++count;
     }
@@ -96,26 +105,39 @@ class GeneratedBatches final : public ExampleRing {
   absl::Status MakeExample(const Slot& /*slot*/, TowerBatch& tower, int64_t at, int /*worker*/) override {
     for (size_t i = 0; i < fields_.size(); ++i) {
       const size_t bytes = fields_[i].bytes();
-      if (bytes > 0) std::memcpy(RowOf(tower, i, at), drawn_[i].data() + static_cast<size_t>(at) * bytes, bytes);
+      if (bytes > 0) std::memcpy(RowOf(tower, i, at), DrawnRow(i, at), bytes);
     }
     return absl::OkStatus();
   }
 
+  std::byte* DrawnRow(size_t i, int64_t at) {
+    return static_cast<std::byte*>(drawn_[i].raw()) + static_cast<size_t>(at) * fields_[i].bytes();
+  }
+
   // Draws the next example as number `at` of drawn_.
   absl::Status Draw(int64_t at) {
-    for (size_t i = 0; i < fields_.size(); ++i) {
-      places_[i] = drawn_[i].data() + static_cast<size_t>(at) * fields_[i].bytes();
-    }
+    for (size_t i = 0; i < fields_.size(); ++i) places_[i] = DrawnRow(i, at);
     return CatchExceptions(made_, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(const bool more, generate_(Example(places_)));
-      ended_ = !more;
-      if (more) ++made_;
+      const absl::StatusOr<bool> more = generate_(Example(places_));
+      // OutOfRange would be the end of the data.
+      if (absl::IsOutOfRange(more.status())) {
+        return absl::InternalError(absl::StrCat("the generator failed: ", more.status().message()));
+      }
+      RETURN_IF_ERROR(more.status());
+      ended_ = !*more;
+      if (*more) ++made_;
       return absl::OkStatus();
     });
   }
 
-  // No thread makes a batch meanwhile.
+  // No thread makes a batch meanwhile. What was made ahead is gone, so after an error Next fails, too.
   absl::StatusOr<Position> Seek(const io::Metadata& saved) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    absl::StatusOr<Position> position = SkipTo(saved);
+    lost_ = position.status();
+    return position;
+  }
+
+  absl::StatusOr<Position> SkipTo(const io::Metadata& saved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     ASSIGN_OR_RETURN(const Position position, ExampleRing::Seek(saved));
     const int64_t first = FirstExample(position);
     if (made_ > first) {
@@ -123,9 +145,10 @@ class GeneratedBatches final : public ExampleRing {
                                                         ", and cannot go back to number ", first,
                                                         "; resume before the first batch is taken"));
     }
-    while (made_ < first) {
+    while (made_ < first && !ended_) {
       RETURN_IF_ERROR(Draw(0));
-      if (!ended_) continue;
+      // The run may have ended with a smaller batch.
+      if (!ended_ || made_ > first - options_.batch_size) continue;
       return absl::OutOfRangeError(absl::StrCat("the generator has ended after ", Counted(made_, "example"),
                                                 ", and the run is to go on at number ", first));
     }
@@ -135,10 +158,11 @@ class GeneratedBatches final : public ExampleRing {
   const int64_t examples_;  // of an epoch
   const Generator generate_;
   // Of whoever makes a batch: the thread, the caller of Next, or Seek.
-  std::vector<std::vector<std::byte>> drawn_;  // by field, of a batch
+  std::vector<Tensor> drawn_;  // by field, of a batch
   std::vector<std::byte*> places_;
   int64_t made_ = 0;
   bool ended_ = false;
+  absl::Status lost_;  // of a Resume that failed
 };
 
 class FunctionDataset final : public Dataset {
@@ -168,6 +192,7 @@ absl::StatusOr<std::unique_ptr<BatchSource>> FromGenerator(std::vector<Field> fi
 absl::StatusOr<std::unique_ptr<Dataset>> FromFunction(std::vector<Field> fields, int64_t size,
                                                       ExampleFunction function) {
   RETURN_IF_ERROR(CheckFields(fields));
+  if (function == nullptr && size > 0) return absl::InvalidArgumentError("FromFunction was given no function");
   if (size < 0) return absl::InvalidArgumentError(absl::StrCat("size is ", size, "; expected at least 0"));
   return std::make_unique<FunctionDataset>(std::move(fields), size, std::move(function));
 }

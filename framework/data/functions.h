@@ -14,7 +14,8 @@
 
 namespace belfry::data {
 
-// Writes all fields of the next example. False: there are no more. An exception is an Internal error with its what().
+// Writes all fields of the next example. False: there are no more. An exception is an Internal error with its what(),
+// and so is OutOfRange.
 using Generator = std::function<absl::StatusOr<bool>(const Example& example)>;
 
 struct GeneratorOptions {
@@ -40,7 +41,8 @@ struct GeneratorOptions {
 // number of towers or processes, if each process has the same generator; FromFunction makes each example once.
 //
 // Resume calls the generator for all examples before the saved position, so a run goes on as if it had not stopped if
-// it makes the same examples in each run. FailedPrecondition: Next has passed that position.
+// it makes the same examples in each run. FailedPrecondition: Next, or the thread, has passed that position; from then
+// on Next fails, too. So resume before the first Next, and without a ReadAhead, which takes batches at once.
 //
 // InvalidArgument: sizes below 1, towers that are no part of all, what CheckFields refuses. ResourceExhausted if the
 // system has no threads left.

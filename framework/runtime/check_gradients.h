@@ -7,7 +7,7 @@
 
 namespace belfry {
 
-// CheckGradients (framework/graph/gradient_checker.h) on a CPU. The ys read no variable: feed its value, too.
+// CheckGradients (framework/graph/gradient_checker.h) on a CPU, for ys that read no variables.
 //   CheckGradients(scope, {y}, {x}, {{x, Tensor::Of<double>({-2, 0.7, 3})}})
 absl::Status CheckGradients(const Scope& scope, absl::Span<const Output> ys, absl::Span<const Output> xs,
                             const FeedList& feeds, const GradientCheckOptions& options = {});

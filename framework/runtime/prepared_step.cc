@@ -39,10 +39,13 @@ std::string PreparedStep::Position() const { return executable_->Position(); }
 
 namespace {
 
-absl::Status CheckMemory(absl::string_view what, int i, size_t count, DType dtype, size_t elements,
+absl::Status CheckMemory(absl::string_view what, int i, size_t count, DType dtype, size_t elements, const void* data,
                          const TensorSpec* spec) {
   if (spec == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("The step has no ", what, " ", i, ", but ", count, " of them"));
+  }
+  if (elements > 0 && data == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("The memory for ", what, " ", i, " has elements but no address"));
   }
   if (dtype == spec->dtype && elements == static_cast<size_t>(spec->shape.elements())) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("Memory of ", elements, " elements ", DTypeName(dtype),
@@ -54,7 +57,8 @@ absl::Status CheckMemory(absl::string_view what, int i, size_t count, DType dtyp
 
 absl::Status PreparedStep::BindFeed(int i, DType dtype, size_t elements, const void* data) {
   const bool there = i >= 0 && static_cast<size_t>(i) < feeds_.size();
-  RETURN_IF_ERROR(CheckMemory("feed", i, feeds_.size(), dtype, elements, there ? &executable_->feed(i).spec : nullptr));
+  RETURN_IF_ERROR(
+      CheckMemory("feed", i, feeds_.size(), dtype, elements, data, there ? &executable_->feed(i).spec : nullptr));
   RETURN_IF_ERROR(Wait());
   executable_->BindFeed(i, data);
   fed_.erase(std::remove(fed_.begin(), fed_.end(), i), fed_.end());
@@ -64,14 +68,24 @@ absl::Status PreparedStep::BindFeed(int i, DType dtype, size_t elements, const v
 absl::Status PreparedStep::BindFetch(int i, DType dtype, size_t elements, void* data) {
   const bool there = i >= 0 && static_cast<size_t>(i) < fetched_.size();
   RETURN_IF_ERROR(
-      CheckMemory("fetch", i, fetched_.size(), dtype, elements, there ? &executable_->fetch(i).spec : nullptr));
+      CheckMemory("fetch", i, fetched_.size(), dtype, elements, data, there ? &executable_->fetch(i).spec : nullptr));
   RETURN_IF_ERROR(Wait());
-  executable_->BindFetch(i, data);
   const HostCopy& fetch = executable_->fetch(i);
-  fetched_[i] = fetch.in_place
-                    ? Tensor::Over(std::shared_ptr<std::byte>(std::shared_ptr<void>(), static_cast<std::byte*>(data)),
-                                   fetch.spec.dtype, fetch.spec.shape)
-                    : Tensor(fetch.spec.dtype, fetch.spec.shape);
+  for (size_t k = 0; k < fetched_.size(); ++k) {
+    const HostCopy& other = executable_->fetch(static_cast<int>(k));
+    if (static_cast<int>(k) == i || !other.program.has_value()) continue;
+    const auto *a = static_cast<const std::byte*>(*other.program), *b = static_cast<const std::byte*>(data);
+    if (a < b + fetch.spec.bytes() && b < a + other.spec.bytes()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("The memory for fetch ", i, " overlaps that of fetch ", k, "; each needs its own"));
+    }
+  }
+  if (fetch.in_place) fetched_[i] = fetched_[i].Clone();
+  executable_->BindFetch(i, data);
+  if (fetch.in_place) {
+    fetched_[i] = Tensor::Over(std::shared_ptr<std::byte>(std::shared_ptr<void>(), static_cast<std::byte*>(data)),
+                               fetch.spec.dtype, fetch.spec.shape);
+  }
   return absl::OkStatus();
 }
 

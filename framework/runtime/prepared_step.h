@@ -56,7 +56,8 @@ class PreparedStep {
   }
   // Lets the step write fetch `i` to memory of the program, from the next run on: on a CPU without a copy, under the
   // same conditions, unless the fetch is a variable, a constant, a feed or made in place of one, or a part of another
-  // tensor. fetched(i) is the same. Otherwise as Bind.
+  // tensor. fetched(i) is then this memory, with what the last run left there, also one that failed. It may be that of
+  // a feed, which is copied first, but not of another fetch: InvalidArgument. Otherwise as Bind.
   template <class T>
   absl::Status BindResult(int i, absl::Span<T> elements) {
     return BindFetch(i, kDTypeOf<T>, elements.size(), elements.data());

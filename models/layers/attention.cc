@@ -109,7 +109,9 @@ Output CrossAttention(OpScope scope, absl::string_view name, Output x, Output me
   if (memory.shape().rank() != 3 || memory.shape()[2] == Shape::kUnknown || memory.dtype() != x.dtype()) {
     return Reject(scope, "CrossAttention", name, "needs a memory [N, S, M] with known M, of x's dtype", memory);
   }
-  if (options.rotary) return Reject(scope, "CrossAttention", name, "does not rotate positions", x);
+  if (options.rotary || options.causal) {
+    return Reject(scope, "CrossAttention", name, "has no positions to rotate, or to hide as later ones", x);
+  }
   const Scope layer = scope.VariableScope(name);
   const DenseOptions dense = {.use_bias = options.use_bias, .weights = options.weights};
   const auto project = [&](absl::string_view part, Output of, int64_t all) {
@@ -119,8 +121,7 @@ Output CrossAttention(OpScope scope, absl::string_view name, Output x, Output me
   const Output queries = project("query", x, heads.queries);
   const std::vector<Output> pair = ops::Split(layer, project("memory", memory, 2 * heads.keys), 2, 2);
   if (pair.size() != 2) return Output();
-  const Output mixed =
-      ops::Attention(layer, queries, pair[0], pair[1], {.causal = options.causal, .mask = options.mask});
+  const Output mixed = ops::Attention(layer, queries, pair[0], pair[1], {.mask = options.mask});
   return Dropout(layer, "dropout", ProjectBack(layer, mixed, x, options), options.dropout,
                  options.training && options.dropout > 0);
 }

@@ -32,7 +32,7 @@ Output MultiHeadAttention(OpScope scope, absl::string_view name, Output x,
 
 // Attention from x [N, T, C] to `memory` [N, S, M], as of a decoder to what an encoder made: queries of x, keys and
 // values of memory; gives [N, T, C]. A mask hides parts of the memory. Variables: query/weights [C, C], memory/weights
-// [M, 2 kv_heads D], output/weights [C, C], and biases of each. Positions are not rotated: `rotary` is an error.
+// [M, 2 kv_heads D], output/weights [C, C], and biases of each. `rotary` and `causal` are errors.
 Output CrossAttention(OpScope scope, absl::string_view name, Output x, Output memory,
                       const MultiHeadAttentionOptions& options = {});
 

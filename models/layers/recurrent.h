@@ -63,7 +63,8 @@ RecurrentStackOutputs GruStack(OpScope scope, absl::string_view name, Output x, 
 // give [N, ...]. A sequence of length 0 gives 0. Padding may be anything, and gets a gradient of 0.
 Output MeanOverSteps(OpScope scope, Output x, Output lengths);
 Output MaxOverSteps(OpScope scope, Output x, Output lengths);
-// The last step of each sequence, x[n, lengths[n] - 1]. The rest as above.
+// The last step of each sequence, x[n, lengths[n] - 1], and 0 where that is below 0. T is at least 1; a length above it
+// fails the step on a CPU. The rest as above.
 Output LastStep(OpScope scope, Output x, Output lengths);
 
 }  // namespace belfry::models

@@ -136,10 +136,13 @@ Differentiable ForwardOfOps(const Scope& scope, const Node& node, absl::Span<con
   Output q = parts[0], k = parts[1], v = parts[2];
   const Extent n = Extent::Of(q, 0), t = Extent::Of(q, 1), d = Extent::Of(q, 3), s = Extent::Of(k, 1);
   const Extent h = Extent::Of(q, 2), g = Extent::Of(k, 2);
+  // Next to an extent of 0 one that is left open would be ambiguous.
+  const bool known = q.shape()[2] > 0 && k.shape()[2] > 0;
+  const Extent r = known ? q.shape()[2] / k.shape()[2] : -1;
   const double factor = attrs.Float("scale");
   // The sum of ones is D, which may be unknown.
   q = factor > 0 ? Scale(scope, q, factor) : Mul(scope, q, Rsqrt(scope, Sum(scope, OnesLike(scope, q), 3, true)));
-  Output scores = Einsum(scope, "ntgrd,nsgd->ngrts", {Reshape(scope, q, {n, t, g, -1, d}), k});
+  Output scores = Einsum(scope, "ntgrd,nsgd->ngrts", {Reshape(scope, q, {n, t, g, r, d}), k});
   scores = Reshape(scope, scores, {n, h, t, s});
   if (inputs.size() > kDy + 1) scores = Add(scope, scores, StopGradient(scope, inputs[kDy + 1]));
   const double lowest = -std::numeric_limits<double>::infinity();
@@ -155,7 +158,7 @@ Differentiable ForwardOfOps(const Scope& scope, const Node& node, absl::Span<con
   const Output powers = Select(scope, hidden, 0, Exp(scope, below));
   const Output sum = Sum(scope, powers, 3, /*keep_dims=*/true);  // 0 where a query sees no key
   const Output weights = Div(scope, powers, Select(scope, Equal(scope, sum, 0), 1, sum));
-  const Output y = Einsum(scope, "ngrts,nsgd->ntgrd", {Reshape(scope, weights, {n, g, -1, t, s}), v});
+  const Output y = Einsum(scope, "ngrts,nsgd->ntgrd", {Reshape(scope, weights, {n, g, r, t, s}), v});
   return {{ReshapeLike(scope, y, q)}, std::move(xs), {inputs[kDy]}};
 }
 

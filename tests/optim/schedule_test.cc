@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <functional>
+#include <set>
+#include <string>
 
 #include "ops/array.h"
 #include "ops/math.h"
@@ -171,6 +173,14 @@ TEST(ScheduleTest, FromNodesIsARuleOfOnesOwn) {
   const Schedule other = FromNodes([](const Scope& scope, Output) { return ops::Const(scope, 0.5); });
   EXPECT_EQ(LearningRate(root, inverse), LearningRate(root, copy));
   EXPECT_NE(LearningRate(root, inverse), LearningRate(root, other));
+
+  // Also when the first one is gone.
+  std::set<std::string> texts;
+  for (int i = 0; i < 10; ++i) {
+    texts.insert(FromNodes([i](const Scope& scope, Output) { return ops::Const(scope, 0.1 * i); }).ToString());
+  }
+  EXPECT_EQ(texts.size(), 10u);
+  EXPECT_TRUE(std::isnan(FromNodes(nullptr).At(0)));
 
   const Schedule wrong = FromNodes([](const Scope&, Output number) { return number; });
   EXPECT_TRUE(std::isnan(wrong.At(3)));

@@ -179,6 +179,7 @@ TEST(DatasetMetrics, OfASourceThatEnds) {
   ASSERT_OK_AND_ASSIGN(const Evaluation rest, metrics.Run(*session, *source, 100));
   EXPECT_EQ(rest.examples, 6);
   EXPECT_EQ(Values(rest)["mae"], 6.5) << "4 to 9";
+  EXPECT_THAT(metrics.Run(*session, *source, 1).status().message(), HasSubstr("had nothing to evaluate"));
 
   DatasetMetrics(Scope(graph), batch, {{"maximum", batch["x"]}});
   EXPECT_THAT(graph.status().message(), HasSubstr("There is no metric 'maximum'"));

@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
+#include "framework/base/units.h"
 #include "framework/collective/world.h"
 #include "trainers/loop/area_under_roc.h"
 #include "trainers/loop/dealt_batches_impl.h"
@@ -431,7 +432,12 @@ absl::StatusOr<Evaluation> DatasetMetrics::Run(Session& session, data::BatchSour
       if (tower.count > 0) RETURN_IF_ERROR(tally.Add(session, tower, i * source.batch_size() + tower.offset));
     }
   }
-  return tally.Finish(world, task_timeout);
+  ASSIGN_OR_RETURN(const Evaluation evaluation, tally.Finish(world, task_timeout));
+  if (evaluation.examples == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "DatasetMetrics had nothing to evaluate: ", Counted(batches, "batch"), " of a source that has ended?"));
+  }
+  return evaluation;
 }
 
 }  // namespace belfry::trainers

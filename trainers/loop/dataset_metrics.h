@@ -92,7 +92,7 @@ class DatasetMetrics {
                                  absl::Duration task_timeout = absl::Minutes(10)) const;
   // Evaluates the next `batches` batches of any source, such as sequences or a generator, or all before its end if
   // these are fewer; an epoch has source.batches_per_epoch(). Each process of `world` has its towers' examples. The
-  // rest as above; errors also of the source.
+  // rest as above; errors also of the source, and InvalidArgument if there was no example.
   absl::StatusOr<Evaluation> Run(Session& session, data::BatchSource& source, int64_t batches, World* world = nullptr,
                                  absl::Duration task_timeout = absl::Minutes(10)) const;
 

@@ -252,6 +252,11 @@ void BatchRing::Cancel() {
   mutex_.NotifyAll();
 }
 
+bool BatchRing::cancelled() const {
+  MutexLock lock(mutex_);
+  return cancelled_;
+}
+
 Position BatchRing::position() const {
   MutexLock lock(mutex_);
   return to_take_;

@@ -67,6 +67,9 @@ class BatchRing : public BatchSource {
   // Stops the threads and waits for what each is making; the first thing that a derived class's destructor does.
   void Stop();
 
+  // True from Cancel on, for a Fill that takes long.
+  bool cancelled() const ABSL_LOCKS_EXCLUDED(mutex_);
+
   virtual std::unique_ptr<Slot> NewSlot() const { return std::make_unique<Slot>(); }
   // Prepares a slot whose position, next and step are set: its pieces, and what Fill needs. Called in the order of the
   // batches. May throw std::bad_alloc.

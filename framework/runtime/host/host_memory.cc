@@ -104,6 +104,14 @@ class SharedBytes {
   const Value first_;
 };
 
+// True if the memory of a feed or fetch of the program and `elements` have bytes in common.
+bool Overlaps(const HostCopy& copy, const void* elements, size_t bytes) {
+  if (!copy.program.has_value()) return false;
+  const auto* const a = static_cast<const std::byte*>(*copy.program);
+  const auto* const b = static_cast<const std::byte*>(elements);
+  return a < b + bytes && b < a + copy.spec.bytes();
+}
+
 bool IsAligned(const void* elements) { return reinterpret_cast<uintptr_t>(elements) % kAlignment == 0; }
 
 }  // namespace
@@ -113,7 +121,11 @@ void BindFeed(BoundPlan& bound, int feed, const void* elements, bool rebinds) {
   copy.program = const_cast<void*>(elements);  // nothing of a feed that is read in place writes to it
   if (copy.data == nullptr || !rebinds) return;
   SharedBytes bytes(bound, bound.plan->program.feeds[feed]);
-  copy.in_place = IsAligned(elements) && !bytes.worked_on() && !bytes.in_collective();
+  bool apart = true;  // the step does not write what it reads
+  for (const HostCopy& fetch : bound.fetches) {
+    apart = apart && !(fetch.in_place && Overlaps(fetch, elements, copy.spec.bytes()));
+  }
+  copy.in_place = apart && IsAligned(elements) && !bytes.worked_on() && !bytes.in_collective();
   bytes.Move(copy.in_place ? *copy.program : copy.own);
 }
 
@@ -129,7 +141,9 @@ void BindFetch(BoundPlan& bound, int fetch, void* elements, bool rebinds) {
       bytes.bound_by_another(fetch)) {
     return;
   }
-  copy.in_place = IsAligned(elements);
+  bool apart = true;
+  for (const HostCopy& feed : bound.feeds) apart = apart && !Overlaps(feed, elements, copy.spec.bytes());
+  copy.in_place = apart && IsAligned(elements);
   bytes.Move(copy.in_place ? elements : copy.own);
 }
 

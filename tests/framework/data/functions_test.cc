@@ -1,12 +1,16 @@
 #include "framework/data/functions.h"
 
+#include <atomic>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "framework/data/prefetcher.h"
+#include "framework/data/ring/batch_ring.h"
 #include "tests/framework/io/io_testing.h"
 
 namespace belfry::data {
@@ -115,7 +119,9 @@ TEST_P(GeneratorTest, GoesOnWhereItStopped) {
     for (int i = 0; i < 5; ++i) EXPECT_EQ(NextMade(*resumed), NextMade(*whole));
 
     // The two are nine batches on, or more with those made ahead.
-    ExpectError(whole->Resume(saved), StatusCode::kFailedPrecondition, "cannot go back to number");
+    for (const absl::Status& status : {whole->Resume(saved), whole->Next().status()}) {
+      ExpectError(status, StatusCode::kFailedPrecondition, "cannot go back to number");
+    }
     ASSERT_OK_AND_ASSIGN(const auto shorter, FromGenerator(CountFields(), options, Count(4)));
     ExpectError(shorter->Resume(saved), StatusCode::kOutOfRange, "ended after 4 examples", "is to go on at number");
     GeneratorOptions other = options;
@@ -138,6 +144,12 @@ TEST_P(GeneratorTest, SaysItsErrors) {
                 return absl::UnavailableError("the sensor is gone");
               }),
               StatusCode::kUnavailable, "the sensor is gone");
+  made = 0;
+  ExpectError(error([&](const Example&) -> absl::StatusOr<bool> {
+                if (++made < 4) return true;
+                return absl::OutOfRangeError("record 3 is cut off");
+              }),
+              StatusCode::kInternal, "the generator failed: record 3 is cut off");
   made = 0;
   ExpectError(error([&](const Example&) {
                 if (++made == 3) throw std::runtime_error("no more ink");
@@ -169,6 +181,40 @@ TEST(Generators, RejectOptionsThatMakeNoBatch) {
   ExpectError(error({.towers = 0}), StatusCode::kInvalidArgument, "tower");
   ExpectError(error({.examples_per_epoch = -1}), StatusCode::kInvalidArgument, "examples_per_epoch is -1");
   ExpectError(error({.depth = -1}), StatusCode::kInvalidArgument, "depth -1");
+  EXPECT_FALSE(error({.batch_size = int64_t{1} << 58}).ok());
+  ExpectError(FromGenerator({{"x"}}, {}, nullptr).status(), StatusCode::kInvalidArgument, "no function");
+}
+
+// A run that ended with a smaller batch goes on there.
+TEST(Generators, ResumeAtTheirEnd) {
+  ASSERT_OK_AND_ASSIGN(const auto source, FromGenerator(CountFields(), {.batch_size = 5}, Count(12)));
+  for (int i = 0; i < 3; ++i) NextMade(*source);
+  io::Metadata saved;
+  source->PutPosition(source->position(), saved);
+  ASSERT_OK_AND_ASSIGN(const auto resumed, FromGenerator(CountFields(), {.batch_size = 5}, Count(12)));
+  EXPECT_EQ(resumed->Resume(saved), absl::OkStatus());
+  ExpectError(resumed->Next().status(), StatusCode::kOutOfRange, "ended after 12 examples");
+}
+
+TEST(Generators, StopBetweenExamples) {
+  std::atomic<bool> stopping = false;
+  std::atomic<int> made = 0;
+  ASSERT_OK_AND_ASSIGN(auto source, FromGenerator({{"x"}}, {.batch_size = 1'000'000}, [&](const Example&) {
+                         ++made;
+                         while (!stopping) std::this_thread::yield();
+                         return true;
+                       }));
+  std::thread reader([&] { EXPECT_TRUE(absl::IsCancelled(source->Next().status())); });
+  while (made == 0) std::this_thread::yield();
+  std::thread stopper([&] {
+    absl::SleepFor(absl::Milliseconds(20));
+    stopping = true;
+  });
+  static_cast<BatchRing&>(*source).Cancel();
+  reader.join();
+  source.reset();
+  stopper.join();
+  EXPECT_LT(made, 1'000'000);
 }
 
 TEST(FromFunction, IsADatasetOfWhatItMakes) {

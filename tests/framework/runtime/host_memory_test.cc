@@ -154,6 +154,25 @@ TEST_F(HostMemory, MayBeOtherMemoryLater) {
   }
 }
 
+// A time loop: the result of a step is the feed of the next.
+TEST_F(HostMemory, MayBeThatOfAFeedAndOfAResult) {
+  const Output x = Feed({3, 3}),
+               y = ops::MatMul(root_, ops::Const(root_, Tensor::Of<float>({0, 1, 0, 0, 0, 1, 1, 0, 0}, {3, 3})), x);
+  Open("cpu:1");
+  for (const bool result_first : {false, true}) {
+    ASSERT_OK_AND_ASSIGN(const auto step, session_->Prepare({{x, {3, 3}}}, {y}));
+    const absl::Span<float> state = Memory(9);
+    const std::vector<float> before(state.begin(), state.end());
+    for (const bool result : {result_first, !result_first}) {
+      ASSERT_EQ(result ? step->BindResult<float>(0, state) : step->Bind<float>(0, state), absl::OkStatus());
+    }
+    for (int run = 1; run <= 3; ++run) {
+      ASSERT_EQ(step->Run(), absl::OkStatus());
+      for (int i = 0; i < 9; ++i) EXPECT_EQ(state[i], before[(i + 3 * run) % 9]) << "rows move up";
+    }
+  }
+}
+
 TEST_F(HostMemory, SaysWhatDoesNotFit) {
   const Output x = Feed({2, 3});
   Open("cpu:1");
@@ -165,11 +184,24 @@ TEST_F(HostMemory, SaysWhatDoesNotFit) {
   EXPECT_THAT(step->Bind<double>(0, doubles).message(), HasSubstr("6 elements float64 was given for feed 0"));
   EXPECT_THAT(step->BindResult<double>(0, absl::MakeSpan(doubles)).message(),
               HasSubstr("float64 was given for fetch 0"));
+  EXPECT_THAT(step->Bind<float>(0, absl::Span<const float>(nullptr, 6)).message(), HasSubstr("but no address"));
   EXPECT_THAT(step->Bind<float>(1, in).message(), HasSubstr("has no feed 1, but 1 of them"));
   EXPECT_THAT(step->BindResult<float>(-1, in).message(), HasSubstr("has no fetch -1"));
   ASSERT_EQ(step->Bind<float>(0, in), absl::OkStatus());
   EXPECT_THAT(step->Run({Tensor(DType::kFloat32, {2, 3})}).message(),
               HasSubstr("prepared for 0 feeds that are not bound, but was given 1"));
+}
+
+TEST_F(HostMemory, OfTwoResultsMustNotOverlap) {
+  const Output x = Feed({4});
+  Open("cpu:1");
+  ASSERT_OK_AND_ASSIGN(const auto step, session_->Prepare({{x, {4}}}, {ops::Neg(root_, x), ops::Square(root_, x)}));
+  const absl::Span<float> out = Memory(8);
+  ASSERT_EQ(step->BindResult<float>(0, out.subspan(0, 4)), absl::OkStatus());
+  EXPECT_THAT(step->BindResult<float>(1, out.subspan(3, 4)).message(), HasSubstr("fetch 1 overlaps that of fetch 0"));
+  ASSERT_EQ(step->BindResult<float>(1, out.subspan(4, 4)), absl::OkStatus());
+  ASSERT_EQ(step->Run({Tensor::Of<float>({1, 2, 3, 4})}), absl::OkStatus());
+  EXPECT_THAT(out, ElementsAre(-1, -2, -3, -4, 1, 4, 9, 16));
 }
 
 TEST_F(HostMemory, MayBeEmpty) {
