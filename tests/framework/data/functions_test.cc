@@ -181,7 +181,7 @@ TEST(Generators, RejectOptionsThatMakeNoBatch) {
   ExpectError(error({.towers = 0}), StatusCode::kInvalidArgument, "tower");
   ExpectError(error({.examples_per_epoch = -1}), StatusCode::kInvalidArgument, "examples_per_epoch is -1");
   ExpectError(error({.depth = -1}), StatusCode::kInvalidArgument, "depth -1");
-  EXPECT_FALSE(error({.batch_size = int64_t{1} << 58}).ok());
+  EXPECT_FALSE(error({.batch_size = int64_t{1} << 62}).ok());  // more elements than a tensor has
   ExpectError(FromGenerator({{"x"}}, {}, nullptr).status(), StatusCode::kInvalidArgument, "no function");
 }
 
