@@ -25,7 +25,8 @@ Output Critic(const Scope& scope, Output points) {
   return models::Mlp(scope, points, {.hidden = {64, 64}, .classes = 1, .activation = models::Activation::kSilu});
 }
 
-// How much higher the critic rates outer points, and how long its gradients [N] are at points between pairs.
+// The margin by which the critic rates outer points higher, and the lengths [N] of its gradients at points between
+// pairs.
 struct Judgement {
   Output distance, slopes;
 };

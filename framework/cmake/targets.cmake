@@ -110,7 +110,7 @@ function(belfry_compile_options name)
     target_link_options(${name} PUBLIC -fsanitize=${BELFRY_SANITIZE})
   endif()
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
-  # What is checked for each access takes long to compile. AddressSanitizer finds what these checks of
+  # Checks of each access take long to compile. AddressSanitizer finds what these checks of
   # UndefinedBehaviorSanitizer find, but for misaligned addresses, which are looked for where bytes are parsed. Fuzzers are
   # guided by the branches of parsers, so there alone are they counted.
   set(parses_no_bytes "^(ops|tests|framework/(collective|compiler|device))")

@@ -62,7 +62,6 @@ class GeneratedBatches final : public ExampleRing {
                    std::vector<Tensor> drawn)
       : ExampleRing(options, {.waits = true}, std::move(fields), examples,
                     BatchesPerEpoch(examples, options.batch_size, /*drop_remainder=*/false)),
-        examples_(examples),
         generate_(std::move(generate)),
         drawn_(std::move(drawn)),
         places_(fields_.size()) {}
@@ -145,19 +144,15 @@ class GeneratedBatches final : public ExampleRing {
                                                         ", and cannot go back to number ", first,
                                                         "; resume before the first batch is taken"));
     }
-    while (made_ < first && !ended_) {
-      RETURN_IF_ERROR(Draw(0));
-      // The run may have ended with a smaller batch.
-      if (!ended_ || made_ > first - options_.batch_size) continue;
-      return absl::OutOfRangeError(absl::StrCat("the generator has ended after ", Counted(made_, "example"),
-                                                ", and the run is to go on at number ", first));
-    }
-    return position;
+    while (made_ < first && !ended_) RETURN_IF_ERROR(Draw(0));
+    // The run may have ended with a smaller batch.
+    if (made_ > first - options_.batch_size) return position;
+    return absl::OutOfRangeError(absl::StrCat("the generator has ended after ", Counted(made_, "example"),
+                                              ", and the run is to go on at number ", first));
   }
 
-  const int64_t examples_;  // of an epoch
   const Generator generate_;
-  // Of whoever makes a batch: the thread, the caller of Next, or Seek.
+  // Used only by the one that makes a batch: the thread, the caller of Next, or Seek.
   std::vector<Tensor> drawn_;  // by field, of a batch
   std::vector<std::byte*> places_;
   int64_t made_ = 0;

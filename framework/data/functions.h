@@ -44,16 +44,16 @@ struct GeneratorOptions {
 // it makes the same examples in each run. FailedPrecondition: Next, or the thread, has passed that position; from then
 // on Next fails, too. So resume before the first Next, and without a ReadAhead, which takes batches at once.
 //
-// InvalidArgument: sizes below 1, towers that are no part of all, what CheckFields refuses. ResourceExhausted if the
-// system has no threads left.
+// InvalidArgument: no function, sizes below 1, a depth above 1024, towers that are no part of all, what CheckFields
+// refuses. ResourceExhausted: there is no memory for a batch, or the system has no threads left.
 absl::StatusOr<std::unique_ptr<BatchSource>> FromGenerator(std::vector<Field> fields, const GeneratorOptions& options,
                                                            Generator generate);
 
 // Writes all fields of example `index`. Called by any number of threads at once.
 using ExampleFunction = std::function<absl::Status(int64_t index, const Example& example)>;
 
-// A data set of `size` examples, each made by `function` whenever it is read. InvalidArgument: what CheckFields
-// refuses, or a negative size.
+// A data set of `size` examples, each made by `function` whenever it is read. InvalidArgument: no function,
+// what CheckFields refuses, or a negative size.
 absl::StatusOr<std::unique_ptr<Dataset>> FromFunction(std::vector<Field> fields, int64_t size,
                                                       ExampleFunction function);
 

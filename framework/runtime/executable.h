@@ -97,7 +97,7 @@ class Executable {
   absl::Status RunWholeLane(Lane& lane);
   absl::Status RunInstructions(Lane& lane, size_t begin, size_t end);
   absl::Status RunPiece(Lane& lane, const Piece& piece);
-  // What is computed again has addresses of its own.
+  // A recheck computes with addresses of its own, which do not move.
   bool rebinds() const { return !bound_.asynchronous && recheck_ == nullptr; }
   bool stopped() const { return failed_.load(std::memory_order_relaxed) || state_.is_cancelled(); }
   absl::Status WhyStopped(const Lane& lane, const BoundInstruction& at) const;

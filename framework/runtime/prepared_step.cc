@@ -72,13 +72,10 @@ absl::Status PreparedStep::BindFetch(int i, DType dtype, size_t elements, void* 
   RETURN_IF_ERROR(Wait());
   const HostCopy& fetch = executable_->fetch(i);
   for (size_t k = 0; k < fetched_.size(); ++k) {
-    const HostCopy& other = executable_->fetch(static_cast<int>(k));
-    if (static_cast<int>(k) == i || !other.program.has_value()) continue;
-    const auto *a = static_cast<const std::byte*>(*other.program), *b = static_cast<const std::byte*>(data);
-    if (a < b + fetch.spec.bytes() && b < a + other.spec.bytes()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("The memory for fetch ", i, " overlaps that of fetch ", k, "; each needs its own"));
-    }
+    const int other = static_cast<int>(k);
+    if (other == i || !Overlaps(executable_->fetch(other), data, fetch.spec.bytes())) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("The memory for fetch ", i, " overlaps that of fetch ", k, "; each needs its own"));
   }
   if (fetch.in_place) fetched_[i] = fetched_[i].Clone();
   executable_->BindFetch(i, data);

@@ -1,6 +1,5 @@
 #include "models/layers/attention.h"
 
-#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -46,12 +45,17 @@ Heads CheckHeads(const OpScope& scope, absl::string_view what, absl::string_view
   return {heads, kv_heads, c / heads};
 }
 
+// [N, T, heads, width], by the layer `name` of x.
+Output Project(const Scope& layer, absl::string_view name, Output x, int64_t heads, int64_t width,
+               const MultiHeadAttentionOptions& options) {
+  const Output y =
+      Dense(layer, name, AsRows(layer, x), heads * width, {.use_bias = options.use_bias, .weights = options.weights});
+  return ops::Reshape(layer, y, {ops::Extent::Of(x, 0), ops::Extent::Of(x, 1), heads, width});
+}
+
 // [N, T, queries + 2 keys, width]
-Output Project(const Scope& layer, Output x, const Heads& heads, const MultiHeadAttentionOptions& options) {
-  const int64_t all = heads.queries + 2 * heads.keys;
-  const Output qkv = Dense(layer, "qkv", AsRows(layer, x), all * heads.width,
-                           {.use_bias = options.use_bias, .weights = options.weights});
-  return ops::Reshape(layer, qkv, {ops::Extent::Of(x, 0), ops::Extent::Of(x, 1), all, heads.width});
+Output ProjectAll(const Scope& layer, Output x, const Heads& heads, const MultiHeadAttentionOptions& options) {
+  return Project(layer, "qkv", x, heads.queries + 2 * heads.keys, heads.width, options);
 }
 
 Output ProjectBack(const Scope& layer, Output mixed, Output x, const MultiHeadAttentionOptions& options) {
@@ -61,18 +65,17 @@ Output ProjectBack(const Scope& layer, Output mixed, Output x, const MultiHeadAt
   return ops::ReshapeLike(layer, y, x);
 }
 
-// ops::Rotary with its defaults of x [N, T, H, D] at `positions` [N, T], which it does not take. The angles are
-// float64, so that distant positions are precise.
+// The result of a layer, with dropout in training.
+template <class Options>
+Output Dropped(const Scope& layer, Output y, const Options& options) {
+  return Dropout(layer, "dropout", y, options.dropout, options.training && options.dropout > 0);
+}
+
+// ops::Rotary with its defaults of x [N, T, H, D] at `positions` [N, T], which it does not take.
 Output RotateAt(const Scope& scope, Output x, Output positions) {
-  const int64_t pairs = x.shape()[3] / 2;
-  Tensor speeds(DType::kFloat64, {pairs});
-  for (int64_t i = 0; i < pairs; ++i) {
-    speeds.data<double>()[i] =
-        std::pow(ops::RotaryOptions().base, -static_cast<double>(i) / static_cast<double>(pairs));
-  }
   const Output at =
       ops::Cast(scope, ops::ExpandDims(scope, ops::ExpandDims(scope, positions, -1), -1), DType::kFloat64);
-  const Output angles = ops::Mul(scope, at, ops::Const(scope, speeds));  // [N, T, 1, pairs]
+  const Output angles = AnglesAt(scope, at, x.shape()[3] / 2, ops::RotaryOptions().base);  // [N, T, 1, pairs]
   const Output cosines = ops::Cast(scope, ops::Cos(scope, angles), x.dtype());
   const Output sines = ops::Cast(scope, ops::Sin(scope, angles), x.dtype());
   const std::vector<Output> halves = ops::Split(scope, x, -1, 2);
@@ -90,15 +93,14 @@ Output MultiHeadAttention(OpScope scope, absl::string_view name, Output x, const
   const Heads heads = CheckHeads(scope, "MultiHeadAttention", name, x, options);
   if (heads.keys == 0) return Output();
   const Scope layer = scope.VariableScope(name);
-  Output qkv = Project(layer, x, heads, options);
+  Output qkv = ProjectAll(layer, x, heads, options);
   if (options.rotary) {
     ops::RotaryOptions rotation = options.rotation;
     rotation.heads = heads.queries + heads.keys;
     qkv = ops::Rotary(layer, qkv, rotation);
   }
   const Output mixed = ops::SelfAttention(layer, qkv, heads.keys, {.causal = options.causal, .mask = options.mask});
-  return Dropout(layer, "dropout", ProjectBack(layer, mixed, x, options), options.dropout,
-                 options.training && options.dropout > 0);
+  return Dropped(layer, ProjectBack(layer, mixed, x, options), options);
 }
 
 Output CrossAttention(OpScope scope, absl::string_view name, Output x, Output memory,
@@ -113,17 +115,12 @@ Output CrossAttention(OpScope scope, absl::string_view name, Output x, Output me
     return Reject(scope, "CrossAttention", name, "has no positions to rotate, or to hide as later ones", x);
   }
   const Scope layer = scope.VariableScope(name);
-  const DenseOptions dense = {.use_bias = options.use_bias, .weights = options.weights};
-  const auto project = [&](absl::string_view part, Output of, int64_t all) {
-    const Output y = Dense(layer, part, AsRows(layer, of), all * heads.width, dense);
-    return ops::Reshape(layer, y, {ops::Extent::Of(of, 0), ops::Extent::Of(of, 1), all, heads.width});
-  };
-  const Output queries = project("query", x, heads.queries);
-  const std::vector<Output> pair = ops::Split(layer, project("memory", memory, 2 * heads.keys), 2, 2);
+  const Output queries = Project(layer, "query", x, heads.queries, heads.width, options);
+  const Output all = Project(layer, "memory", memory, 2 * heads.keys, heads.width, options);
+  const std::vector<Output> pair = ops::Split(layer, all, 2, 2);
   if (pair.size() != 2) return Output();
   const Output mixed = ops::Attention(layer, queries, pair[0], pair[1], {.mask = options.mask});
-  return Dropout(layer, "dropout", ProjectBack(layer, mixed, x, options), options.dropout,
-                 options.training && options.dropout > 0);
+  return Dropped(layer, ProjectBack(layer, mixed, x, options), options);
 }
 
 CachedAttentionOutputs CachedAttention(OpScope scope, absl::string_view name, Output x, Output cached_keys,
@@ -144,7 +141,7 @@ CachedAttentionOutputs CachedAttention(OpScope scope, absl::string_view name, Ou
   constexpr int64_t kEnd = ops::kSliceEnd;
   const Scope layer = scope.VariableScope(name);
   const std::vector<Output> parts =
-      ops::Split(layer, Project(layer, x, heads, options), 2, {heads.queries, heads.keys, heads.keys});
+      ops::Split(layer, ProjectAll(layer, x, heads, options), 2, {heads.queries, heads.keys, heads.keys});
   if (parts.size() != 3) return {};
   Output q = parts[0], k = parts[1];
   const Output steps = ops::Squeeze(layer, ops::StridedSlice(layer, x, {0, 0, 0}, {kEnd, kEnd, 1}), {2});  // [N, T]
@@ -175,8 +172,7 @@ Output MlpBlock(OpScope scope, absl::string_view name, Output x, const MlpBlockO
                    {.use_bias = options.use_bias, .weights = options.weights});
   y = ops::Gelu(layer, y, options.approximate_gelu);
   y = Dense(layer, "output", y, c, {.use_bias = options.use_bias, .weights = options.output_weights});
-  return Dropout(layer, "dropout", ops::ReshapeLike(layer, y, x), options.dropout,
-                 options.training && options.dropout > 0);
+  return Dropped(layer, ops::ReshapeLike(layer, y, x), options);
 }
 
 Output EncoderLayer(OpScope scope, absl::string_view name, Output x, const EncoderLayerOptions& options) {

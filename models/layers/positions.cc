@@ -13,21 +13,23 @@ Output PositionsAfter(const Scope& scope, Output past, Output steps) {
   return ops::Add(scope, ops::ExpandDims(scope, past, 1), ops::Cumsum(scope, ones, 1, {.exclusive = true}));
 }
 
-// The angles are float64, so that distant positions are precise.
+Output AnglesAt(const Scope& scope, Output positions, int64_t pairs, double base) {
+  Tensor speeds(DType::kFloat64, {pairs});
+  for (int64_t i = 0; i < pairs; ++i) {
+    speeds.data<double>()[i] = std::pow(base, -static_cast<double>(i) / static_cast<double>(pairs));
+  }
+  return ops::Mul(scope, positions, ops::Const(scope, speeds));
+}
+
 Output SinusoidalPositions(OpScope scope, Output x) {
   if (!x.valid() || x.shape().rank() != 3 || x.shape()[2] < 1 || x.shape()[2] % 2 != 0) {
     return Reject(scope, "SinusoidalPositions", "", "needs [N, T, C] with a known, even C", x);
   }
   constexpr double kBase = 10'000;
   constexpr int64_t kEnd = ops::kSliceEnd;
-  const int64_t channels = x.shape()[2];
-  Tensor speeds(DType::kFloat64, {channels / 2});
-  for (int64_t i = 0; i < channels / 2; ++i) {
-    speeds.data<double>()[i] = std::pow(kBase, -2 * static_cast<double>(i) / static_cast<double>(channels));
-  }
   const Output steps = ops::OnesLike(scope, ops::StridedSlice(scope, x, {0, 0, 0}, {1, kEnd, 1}));  // [1, T, 1]
   const Output at = ops::Cumsum(scope, ops::Cast(scope, steps, DType::kFloat64), 1, {.exclusive = true});
-  const Output angles = ops::Mul(scope, at, ops::Const(scope, speeds));
+  const Output angles = AnglesAt(scope, at, x.shape()[2] / 2, kBase);
   const Output pairs = ops::Stack(scope, {ops::Sin(scope, angles), ops::Cos(scope, angles)}, 3);
   return ops::Cast(scope, ops::MergeAxes(scope, pairs, 2, 3), x.dtype());
 }

@@ -173,7 +173,7 @@ std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const R
   const std::vector<const Node*> moved(nodes.begin() + static_cast<int64_t>(updates.size()), nodes.end());
   for (size_t i = 0; i < updates.size(); ++i) {
     if (updates[i].followers().empty() || nodes[i] == nullptr) continue;
-    // What a copy follows may be a statistic, which updates besides the gradients' move.
+    // A variable may follow a statistic, which is moved by updates other than those by gradients.
     std::vector<const Node*> after = {nodes[i]};
     absl::c_copy_if(moved, std::back_inserter(after),
                     [&](const Node* node) { return updates.size() == 1 || node->tower() == towers[i].rank.number; });

@@ -81,7 +81,8 @@ struct Unrolled {
   std::vector<Output> states;
 };
 using Step = std::function<std::vector<Output>(int64_t t, const std::vector<Output>& states)>;
-// Of the steps of like [N, T, ..], with `states` before the first. `lengths` may be invalid. T must be known.
+// Runs `step` for each of the T steps of like [N, T, ..], where T is known, from the initial `states`. An invalid
+// `lengths` stands for sequences that all have T steps.
 Unrolled Unroll(const Scope& scope, Output like, Output lengths, std::vector<Output> states, const Step& step);
 
 }  // namespace belfry::ops::recurrent

@@ -76,8 +76,8 @@ class DatasetMetrics {
   // an error of the graph.
   DatasetMetrics(OpScope scope, absl::Span<const data::Field> fields, const ModelOutputs::Model& model,
                  std::vector<DatasetMetric> metrics, const std::string& label = "label");
-  // Of outputs that the program has made of `batch`, models::Batch(scope, source.fields()). A name that NamedMetric
-  // does not know is an error of the graph, too.
+  // Evaluates outputs that the program has made of `batch`, models::Batch(scope, source.fields()). A name that
+  // NamedMetric does not know is an error of the graph, too.
   DatasetMetrics(OpScope scope, models::Batch batch, std::vector<OutputMetric> metrics);
 
   // The steps that Run runs for a dataset of `examples`.

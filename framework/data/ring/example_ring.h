@@ -50,9 +50,10 @@ class ExampleRing : public BatchRing {
   }
 
   const std::vector<Field> fields_;
+  const int64_t examples_;  // of an epoch
 
  private:
-  const int64_t examples_, batches_per_epoch_;
+  const int64_t batches_per_epoch_;
 };
 
 }  // namespace belfry::data

@@ -104,17 +104,16 @@ class SharedBytes {
   const Value first_;
 };
 
-// True if the memory of a feed or fetch of the program and `elements` have bytes in common.
+bool IsAligned(const void* elements) { return reinterpret_cast<uintptr_t>(elements) % kAlignment == 0; }
+
+}  // namespace
+
 bool Overlaps(const HostCopy& copy, const void* elements, size_t bytes) {
   if (!copy.program.has_value()) return false;
   const auto* const a = static_cast<const std::byte*>(*copy.program);
   const auto* const b = static_cast<const std::byte*>(elements);
   return a < b + bytes && b < a + copy.spec.bytes();
 }
-
-bool IsAligned(const void* elements) { return reinterpret_cast<uintptr_t>(elements) % kAlignment == 0; }
-
-}  // namespace
 
 void BindFeed(BoundPlan& bound, int feed, const void* elements, bool rebinds) {
   HostCopy& copy = bound.feeds[feed];

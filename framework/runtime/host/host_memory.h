@@ -1,9 +1,14 @@
 // Feeds and fetches in memory of the program.
 #pragma once
 
+#include <cstddef>
+
 #include "framework/runtime/binding.h"
 
 namespace belfry {
+
+// True if `elements` and the memory of the program that a feed or fetch has, if any, have bytes in common.
+bool Overlaps(const HostCopy& copy, const void* elements, size_t bytes);
 
 // Lets the step read feed `feed` at `elements`, or else copies them from there at each run: on devices with memory of
 // their own, where an op works in place on the feed, where they are not aligned to kAlignment, and where they overlap a
